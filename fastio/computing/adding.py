@@ -29,6 +29,7 @@ from fastio.store.beside.added import (
     names_joined,
 )
 from fastio.store.beside.joined import BesideStore, Member, beside, open_beside
+from fastio.store.beside.key_map import map_of
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.formats import FORMATS
 from fastio.store.index.seal import set_checksum
@@ -72,7 +73,7 @@ def add_field(  # noqa: PLR0913 - an option of the command each
 
     Nothing of ``store`` is written: the fields of a call become a store in the folder ``photos.lmdb.fields``, with the
     samples of ``store`` in their order, and in shards if ``store`` is a set of them. It appears when it is complete, so
-    all of them are added or none is. ``FastDataset``, ``FastLoader``, ``beside`` and the commands open both as one;
+    all of them are added, in the order of their names, or none is. ``FastDataset``, ``FastLoader``, ``beside`` and the commands open both as one;
     ``open_store`` opens the store alone. A store that gets other content under its name needs its fields anew
     (``overwrite``, with the names that were added together); a set that has grown, only those of its new samples, which
     ``append`` writes as further shards: ``source`` may then hold these alone.
@@ -114,7 +115,17 @@ def add_field(  # noqa: PLR0913 - an option of the command each
                 f"{', '.join(there)}"
             )
         renamed = dict.fromkeys(there) | {own: new for new, own in asked.items()}
-        both = beside(first, *others, stems=stems, allow=allowed, fields=renamed)
+        try:
+            both = beside(first, *others, stems=stems, allow=allowed, fields=renamed)
+        except SchemaError as exc:
+            missing = [] if append else map_of(first, others[0], stems=stems).missing.first
+            if not missing:
+                raise
+            raise SchemaError(
+                f"{others[0].path}: lacks keys that {path} has, such as {missing[0]!r}; a field is added to every "
+                "sample: pack the missing ones, or read those that have it by fastio.beside(..., allow='missing') "
+                "(--beside, --allow missing)"
+            ) from exc
         order = _samples_from(begin, both, first, others[0].path)
         Path(folder).mkdir(exist_ok=True)
         try:
@@ -145,7 +156,7 @@ def _asked(name: str | Sequence[str], field: str | Sequence[str] | None) -> dict
         raise ValueError(f"name={name!r}: expected the name of a field, or several different ones")
     if len(own) != len(names) or len(set(own)) < len(own):
         raise ValueError(f"field={field!r}: expected another field of the source for each of {', '.join(names)}")
-    return dict(zip(names, own, strict=True))
+    return dict(sorted(zip(names, own, strict=True)))  # so that merged sets have them in one order
 
 
 def _check_free(path: str, first: SealedStore, names: Collection[str]) -> None:

@@ -191,7 +191,10 @@ def test_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
     path, source = photos(tmp_path / "p.lmdb"), latents(tmp_path / "l.h5", KEYS[:-1])
     more = latents(tmp_path / "m.h5", [*KEYS, "more"])
     for arguments, words in (
-        ((path, "latents", "--from", source), "p.lmdb has 1 key ('1/19.png') that"),
+        (
+            (path, "latents", "--from", source),
+            "lacks keys that " + path + " has, such as '1/19.png'; a field is added to every sample: pack the missing",
+        ),
         ((path, "label", "--from", more), "has a field 'label' already"),
         (
             (path, "nothing", "--from", more),
@@ -239,7 +242,7 @@ def test_a_source_brings_the_fields_that_were_added_to_it(tmp_path: Path) -> Non
             out.write({"caption": f"picture {number}"}, key=KEYS[number])
     add_field(tmp_path / "c.h5", ["latents", "kind"], source, field=["latents", "label"])
     with beside(path, tmp_path / "c.h5") as both:
-        assert ["image", "label", "caption", "latents", "kind"] == [field.name for field in both.schema.fields]
+        assert ["image", "label", "caption", "kind", "latents"] == [field.name for field in both.schema.fields]
         assert f"beside({path!r}, '{tmp_path}/c.h5')" == both.opened_by
         for dataset in (FastDataset(both), pickle.loads(pickle.dumps(FastDataset(both)))):
             assert (5, "picture 5", 5) == (dataset[5]["label"], dataset[5]["caption"], dataset[5]["kind"])

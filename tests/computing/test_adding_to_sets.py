@@ -163,8 +163,9 @@ def test_merged_sets_have_the_fields(tmp_path: Path, names: tuple[str, str]) -> 
     """Whatever the shards are, also merged again, staged, moved, grown, packed anew; other fields are refused."""
     home = tmp_path / "home"
     paths, source = _halves(home, names), latents(tmp_path / "l.h5")
-    for path in paths:
-        add_field(path, ["latents", "kind"], source, field=["latents", "label"], allow="extra")
+    for path, order in zip(paths, (1, -1), strict=True):
+        names = {"latents": "latents", "kind": "label"}
+        add_field(path, [*names][::order], source, field=[*names.values()][::order], allow="extra")
         add_field(path, "views", source, allow="extra")
     said = run("merge", *paths, "--out", home / "all.fastio-set")
     assert "with kind, latents, views, added to each; nothing was copied" in said

@@ -241,6 +241,9 @@ def _join(
     for other, match in zip(others, matches, strict=True):
         _check(first, other, match, allowed)
     kept = _kept(matches)
+    if kept is not None and not len(kept):
+        keys = " and ".join(f"{store.keys([0])[0]!r} in {store.path}" for store in stores if len(store))
+        raise SchemaError(f"{first.path}: shares no key with the stores beside it: there is {keys}")
     rows = [kept, *(_at(match.rows, kept) for match in matches)]
     if renamed:
         _check_names(stores[own:], renamed)

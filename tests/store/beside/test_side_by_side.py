@@ -208,6 +208,9 @@ def test_missing_and_extra_keys_are_refused(tmp_path: Path) -> None:
         beside(*paths, allow="missing")
     with beside(*paths, allow=("missing", "extra")) as joined:
         assert ["k000", "k005"] == joined.keys([0, 1])
+    other = write(tmp_path / "c.h5", [8, 9], _OTHER)
+    with pytest.raises(SchemaError, match=r"a\.h5: shares no key .* there is 'k000' in .*a\.h5 and 'k008' in .*c\.h5"):
+        beside(paths[0], other, allow=("missing", "extra"))
 
 
 @pytest.mark.parametrize(
