@@ -73,10 +73,10 @@ def add_field(  # noqa: PLR0913 - an option of the command each
 
     Nothing of ``store`` is written: the fields of a call become a store in the folder ``photos.lmdb.fields``, with the
     samples of ``store`` in their order, and in shards if ``store`` is a set of them. It appears when it is complete, so
-    all of them are added, in the order of their names, or none is. ``FastDataset``, ``FastLoader``, ``beside`` and the commands open both as one;
-    ``open_store`` opens the store alone. A store that gets other content under its name needs its fields anew
-    (``overwrite``, with the names that were added together); a set that has grown, only those of its new samples, which
-    ``append`` writes as further shards: ``source`` may then hold these alone.
+    all of them are added, in the order of their names, or none is. ``FastDataset``, ``FastLoader``, ``beside`` and the
+    commands open both as one; ``open_store`` opens the store alone. A store that gets other content under its name
+    needs its fields anew (``overwrite``, with the names that were added together); a set that has grown, only those of
+    its new samples, which ``append`` writes as further shards: ``source`` may then hold these alone.
 
     ``source`` is a store of any format, or a table; ``field`` is what it calls the field, or the fields, if not
     ``name``. Its keys must be those of ``store``, each once, in any order: ``on``, ``stems`` and ``allow`` are those of
