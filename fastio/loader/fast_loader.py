@@ -72,6 +72,7 @@ class FastLoader:
 
     **Which samples, in which order**
 
+    * ``batch_size``: samples in a batch, on each rank; ``batch_sampler`` says it otherwise.
     * ``indices``: a part of the samples: integers, which may repeat or be negative, or a mask of booleans.
     * ``weights``: draws ``samples_per_epoch`` samples by one weight per sample, by ``{class: weight}`` (1 for classes
       left out), or by what a function returns for the number of an epoch. ``set_weights`` changes them.
