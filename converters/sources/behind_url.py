@@ -28,6 +28,7 @@ from fastio._native import crc32
 from fastio.converters.labels.file import look_like_captions
 from fastio.converters.pictures.probe import look_at
 from fastio.converters.sources.in_place import list_samples
+from fastio.converters.sources.sample_shards import unlisted_shards
 from fastio.errors import SourceError, StoreError, StoreNotFound
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.remote_options import Remote
@@ -39,6 +40,7 @@ from fastio.store.index.sealed import Shard
 from fastio.store.jump_tables import with_points
 from fastio.store.kinds.names import is_of_part, is_record_name, part_of
 from fastio.store.kinds.recognise import not_packed, recognise
+from fastio.store.kinds.scan import Problem
 from fastio.store.kinds.unpacked import Unpacked
 from fastio.store.remote_folder import RemoteFolder
 from fastio.store.write.atomic import writing
@@ -61,13 +63,15 @@ class RemoteContainers:
     """
     The shards at a URL: ``urls``, and of each the index that lists it alone, "" for those that need none.
 
-    ``stamp`` is another number if other shards are listed, or some of other sizes.
+    ``stamp`` is another number if other shards are listed, or some of other sizes. ``unlisted`` shards lie beside them,
+    as far as the server lists its files.
     """
 
     url: str
     entries: Sequence[ShardEntry]
     urls: Sequence[str]
     stamp: int
+    unlisted: Sequence[Problem] = ()
 
 
 def find_containers(url: str, remote: Remote, split: str | None) -> RemoteContainers | None:
@@ -132,7 +136,13 @@ def _indexed(url: str, folder: str, remote: Remote) -> RemoteContainers | None:
     entries = shards_in(raw)
     if not entries or not all(is_plain_path(each.name) for each in entries):
         return None
-    return RemoteContainers(url, entries, [f"{folder}/{each.name}" for each in entries], crc32(raw))
+    names = {each.name for each in entries}
+    try:
+        unlisted = unlisted_shards(RemoteFolder(folder, remote).names(), names, Path(entries[0].name).suffix)
+    except StoreError as exc:  # a server that lists nothing
+        _LOG.debug("%s", exc)
+        unlisted = []
+    return RemoteContainers(url, entries, [f"{folder}/{each.name}" for each in entries], crc32(raw), unlisted)
 
 
 def _records(

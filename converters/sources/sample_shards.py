@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -43,6 +43,7 @@ __all__ = [
     "beside_index",
     "only_folder",
     "read_index",
+    "unlisted_shards",
 ]
 
 _COUNT_BYTES: Final = 4  # of the count, of an offset, and of the size of a value
@@ -225,10 +226,15 @@ def beside_index(folder: str, names: Collection[str], suffix: str) -> tuple[list
     folders, files = names_in(folder)
     there = [name for name in files if not junk_reason(name)] + [f"{name}/" for name in folders if not is_hidden(name)]
     others = [name for name in there if name.removesuffix("/") not in listed]
-    words = "is a shard that index.json does not list: merge the indexes of all, or remove it"
-    problems = [Problem(shown(name), words) for name in others if name.endswith(suffix)]
     left_out = [Problem(shown(name), "is not in index.json") for name in others if not name.endswith(suffix)]
-    return problems, left_out
+    return unlisted_shards(others, names, suffix), left_out
+
+
+def unlisted_shards(there: Iterable[str], names: Collection[str], suffix: str) -> list[Problem]:
+    """Return which of the files that are ``there`` are shards, but not among the ``names`` that an index lists."""
+    words = "is a shard that index.json does not list: merge the indexes of all, or remove it"
+    others = sorted(name for name in there if name.endswith(suffix) and name not in names)
+    return [Problem(shown(name), words) for name in others]
 
 
 @dataclass(frozen=True, slots=True)

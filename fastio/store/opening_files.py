@@ -70,5 +70,5 @@ def _content(path: str, options: Unpacked, *, check: bool) -> FolderContent | st
 
 
 def _store(shard: Shard, options: Unpacked, way: Way) -> SealedStore:
-    tell_skipped(shard)
+    tell_skipped(shard.path, shard.count, shard.metadata)
     return SealedStore(shard.path, format_name=IN_PLACE, shards=[shard], opener=way.opener, unpacked=options)

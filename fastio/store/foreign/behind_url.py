@@ -15,15 +15,18 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from fastio.errors import SourceError, StoreError
 from fastio.store.files import open_file
 from fastio.store.files.remote_options import Remote
+from fastio.store.foreign.folder import tell_skipped
 from fastio.store.foreign.sidecar import index_places
 from fastio.store.index.sealed import Shard
 from fastio.store.index.store import SealedStore
 from fastio.store.kinds.registry import later
+from fastio.store.kinds.scan import Problem
 from fastio.store.kinds.unpacked import Unpacked
 from fastio.store.protocol import IN_PLACE
 from fastio.store.sets.members import open_members
@@ -71,6 +74,8 @@ def open_containers(url: str, options: Unpacked, way: Way, error: StoreError) ->
                     raise StoreError(str(exc)) from exc
                 _write(place, shards, found.stamp)
                 kept = read_set(open_file(place))
+    kept = replace(kept, metadata=_with_unlisted(kept.metadata, found.unlisted))
+    tell_skipped(url, len(kept), kept.metadata)
     members = open_members(kept, options=way.remote)
     return SealedStore(
         url, format_name=IN_PLACE, shards=members, opener=way.opener, index=members.joined, set_object=kept
@@ -94,6 +99,7 @@ def index_containers(
         with _turn(place, url):
             shards, problems = _list(found, remote, options, jump=jump)
             _write(place, shards, found.stamp)
+        tell_skipped(url, sum(shard.count for shard in shards), _with_unlisted(shards[0].metadata, found.unlisted))
     except SourceError as exc:
         raise StoreError(str(exc)) from exc
     return place, shards, problems
@@ -126,6 +132,13 @@ def _kept(place: str, stamp: int) -> SetObject | None:
     except (StoreError, ValueError, KeyError, TypeError, RecursionError) as exc:
         _LOG.debug("%s: cannot be used: %s", place, exc)
         return None
+
+
+def _with_unlisted(raw: bytes, unlisted: Sequence[Problem]) -> bytes:
+    """Return the metadata with the shards that are there by now, and not in the list."""
+    metadata = json.loads(raw)
+    metadata["skipped"] += [{"key": each.key, "problem": each.problem} for each in unlisted]
+    return json.dumps(metadata).encode("ascii")
 
 
 def _write(place: str, shards: Sequence[Shard], stamp: int) -> None:

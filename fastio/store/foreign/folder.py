@@ -607,14 +607,14 @@ def _read_kept(place: str, path: str, options: Unpacked) -> _Kept | None:
 # What is said, in one line each.
 
 
-def tell_skipped(shard: Shard) -> None:
-    """Log how many files are no samples, if any should be."""
-    skipped = json.loads(shard.metadata).get("skipped") or ()
+def tell_skipped(path: str, count: int, metadata: bytes) -> None:
+    """Log how many files are no samples beside ``count``, if any should be."""
+    skipped = json.loads(metadata).get("skipped") or ()
     if skipped:
         _LOG.warning(
             "%s: samples: %s; not among them: %s, e.g. %r %s",
-            shard.path,
-            f"{shard.count:,}",
+            path,
+            f"{count:,}",
             f"{len(skipped):,}",
             skipped[0]["key"],
             skipped[0]["problem"],

@@ -129,7 +129,7 @@ def _index_files(path: str, unpacked: Unpacked, *, jump: bool, progress: Progres
     if open_kept(path, unpacked) is None:
         time.sleep(SETTLED_NS / 1e9)
         shard = list_again(path, unpacked)
-    tell_skipped(shard)
+    tell_skipped(shard.path, shard.count, shard.metadata)
     shard, bad = with_content(shard, partial(_look_at, reads_codes=jump))
     problems = {shard.key(i): words for i, words in sorted(bad.items())}
     if jump and any(each.traits.is_image for each in shard.schema.payload):

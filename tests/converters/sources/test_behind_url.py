@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,6 +117,37 @@ def test_others_are_noticed(bucket: Bucket, tmp_path: Path, caplog: pytest.LogCa
     with pytest.raises(SampleError, match=r"shard\.00000"):
         [again[i] for i in range(4)]
     assert ["shard.00000/3"] == [each.key for each in verify_store(again.store)]
+
+
+@pytest.mark.parametrize("kind", ["mds", "litdata", "litdata-tables"])
+def test_a_shard_that_is_not_listed(
+    kind: str, bucket: Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each opening names it, as on a disk, as long as it is there; a server without listings tells nothing."""
+    KINDS[kind](tmp_path / "set", COUNT)
+    url, remote = uploaded(bucket, tmp_path / "set"), Remote(bucket.options)
+    assert [] == open_store(url, remote=remote).metadata["skipped"]
+    first = min(path for path in (tmp_path / "set").iterdir() if path.suffix in (".mds", ".bin"))
+    extra = first.with_stem(first.stem.replace("0", "7"))
+    shutil.copy(first, extra)
+    uploaded(bucket, tmp_path / "set")
+    caplog.clear()
+    with open_store(url, remote=remote) as there, open_store(tmp_path / "set") as here:
+        same(here, there)
+        assert here.metadata["skipped"] == there.metadata["skipped"]
+        assert [extra.name] == [each["key"] for each in there.metadata["skipped"]]
+    words = f"samples: {COUNT}; not among them: 1, e.g. '{extra.name}' is a shard that index.json does not list"
+    assert [words in each.message for each in caplog.records] == [True, True]
+    caplog.clear()
+    assert COUNT == index_store(url, options=remote).samples
+    assert [words in each.message for each in caplog.records] == [False, True]  # the first: all is read
+
+    def refuse(_: RemoteFolder) -> Any:
+        raise StoreError("lists nothing")
+
+    monkeypatch.setattr(RemoteFolder, "entries", refuse)
+    with open_store(url, remote=remote) as there:
+        assert [] == there.metadata["skipped"]
 
 
 def test_a_shard_that_differs_from_its_list(bucket: Bucket, tmp_path: Path) -> None:
