@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,8 @@ class LengthBucketSampler(PlannedSampler):
       have had, and the others come in the order that was planned where the epoch began. Steps of another size, unless
       several of them make one of those, are then cut from two buckets, which pads more. Another ``window`` than that of
       the epoch's beginning buckets the rest anew. ``lengths``, ``seed`` and ``shuffle`` must stay.
+    * ``step_size``: how many samples make a bucket (with ``max_tokens``, how many tokens), whatever ranks begin the
+      epoch: any number of them then has one order, from the start. The default are those of a step of the first ranks.
 
     accelerate and transformers share out the batches of a DataLoader themselves when they run several processes: pass
     ``rank=0, world_size=1``. Under Lightning, use ``Trainer(use_distributed_sampler=False)``. Otherwise the first
@@ -74,6 +76,7 @@ class LengthBucketSampler(PlannedSampler):
         ranks: Ranks | None = None,
         pad_to_multiple: int = 1,
         uneven: Uneven = "pad",
+        step_size: int | None = None,
     ) -> None:
         super().__init__(lengths, Ranks.of(ranks, rank, world_size))
         self.batch_size = batch_size
@@ -83,6 +86,7 @@ class LengthBucketSampler(PlannedSampler):
         self.drop_last = drop_last
         self.pad_to_multiple = pad_to_multiple
         self.uneven: Uneven = uneven
+        self.step_size = step_size
         self._has_own_window = window is not None
         self.window = 1 if window is None else window
         self._rule().check_longest(self._lengths)
@@ -96,12 +100,13 @@ class LengthBucketSampler(PlannedSampler):
             self.__dict__["window"] = self._default_window()
 
     def _default_window(self) -> int:
-        batch = self.batch_size
+        rule = self._rule().planning()
+        batch = rule.batch_size
         if batch is None:
-            assert self.max_tokens is not None
+            assert rule.max_tokens is not None
             mean = float(self._lengths.mean()) if len(self._lengths) else 1.0
-            batch = int(self.max_tokens / max(mean, 1.0)) + 1
-        return int(_WINDOW_STEPS * batch * self.world_size)
+            batch = int(rule.max_tokens / max(mean, 1.0)) + 1
+        return int(_WINDOW_STEPS * batch * rule.world_size)
 
     def _rule(self) -> BucketRule:
         return self._rule_of({name: getattr(self, name) for name in BucketRule.__slots__})
@@ -124,20 +129,31 @@ class BucketRule:
     world_size: int
     uneven: Uneven
     drop_last: bool
+    step_size: int | None = None
 
     def __post_init__(self) -> None:
         if (self.batch_size is None) == (self.max_tokens is None):
             raise ValueError(
                 f"batch_size={self.batch_size}, max_tokens={self.max_tokens}: expected exactly one of the two"
             )
-        for name in ("batch_size", "max_tokens", "window", "pad_to_multiple", "world_size"):
+        for name in ("batch_size", "max_tokens", "window", "pad_to_multiple", "world_size", "step_size"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), "1 or more", least=1)
         Division(0, 1, self.world_size, self.uneven, self.drop_last)  # refuses unknown values
 
     def to_json(self) -> dict[str, Any]:
-        """Return the options as plain values."""
-        return plain(asdict(self))
+        """Return the options as plain values, as versions before ``step_size`` did where there is none."""
+        options = plain(asdict(self))
+        return {name: options[name] for name in options if name != "step_size" or self.step_size is not None}
+
+    def planning(self) -> BucketRule:
+        """Return the rule whose steps are the buckets: this one, unless ``step_size`` says how large they are."""
+        if self.step_size is None:
+            return self
+        alone = replace(self, world_size=1, step_size=None)
+        if self.max_tokens is None:
+            return replace(alone, batch_size=self.step_size)
+        return replace(alone, max_tokens=self.step_size)
 
     def check_longest(self, lengths: NDArray[np.int32]) -> None:
         """Raise ValueError if a sample has more tokens than a batch may have."""
@@ -162,8 +178,10 @@ class BucketRule:
         return -(-length // self.pad_to_multiple) * self.pad_to_multiple
 
     def order(self, lengths: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> BucketOrder:
-        """Cut ``samples`` (None: all) into steps, and let these come in random order. Raises ValueError as above."""
+        """Cut ``samples`` (None: all) into buckets, and let these come in random order. Raises ValueError as above."""
         self.check_longest(lengths)
+        if self.step_size is not None:
+            return self.planning().order(lengths, samples, draws)
         order = np.empty(len(lengths if samples is None else samples), np.int64)
         cuts = np.zeros(2, np.int64)
         if len(order):

@@ -72,6 +72,8 @@ class PackSampler(PlannedSampler):
       had, and the other rows come in the order that was planned where the epoch began. With other budgets, another
       ``packing`` or ``window``, the rest is packed anew. ``lengths``, ``patches``, ``seed`` and ``shuffle`` must stay,
       and while samples are split, ``max_tokens`` and ``overlap``.
+    * ``step_size``: how many rows alike in what they cost follow each other, whatever ranks begin the epoch: any number
+      of them then has one order, from the start. The default are those of a step of the first ranks.
     """
 
     @explains_names(groups={"ranks": Ranks})
@@ -93,6 +95,7 @@ class PackSampler(PlannedSampler):
         world_size: int | None = None,
         ranks: Ranks | None = None,
         uneven: Uneven = "pad",
+        step_size: int | None = None,
     ) -> None:
         super().__init__(lengths, Ranks.of(ranks, rank, world_size))
         self._patches = None if patches is None else as_lengths(patches, "patches")
@@ -106,6 +109,7 @@ class PackSampler(PlannedSampler):
         self.shuffle = shuffle
         self.seed = seed
         self.uneven: Uneven = uneven
+        self.step_size = step_size
         self._needs = self._of_both()
         self._rule().check_longest(self._needs)
         whole("overlap", overlap, f"0 to {max_tokens - 1} (max_tokens={max_tokens})", least=0, below=max_tokens)
@@ -311,8 +315,11 @@ class PackRule:
     packing: Packing = "longest_first"
     too_long: TooLong = "refuse"
     max_patches: int | None = None
+    step_size: int | None = None
 
     def __post_init__(self) -> None:
+        if self.step_size is not None:
+            whole("step_size", self.step_size, "1 or more, or None", least=1)
         if self.rows is not None:
             whole("rows", self.rows, "1 or more, or None", least=1)
         if self.packing not in get_args(Packing):
@@ -367,12 +374,17 @@ class PackRule:
         order, cuts = self._rows(needs if samples is None else needs[samples], draws)
         if samples is not None:
             order = samples[order]
-        step = self.world_size * (self.rows or 1)
+        step = self._step
         full = (len(cuts) - 1) // step
         rest = np.arange(full * step, len(cuts) - 1)
         rows = np.concatenate(((shuffled(full, draws)[:, None] * step + np.arange(step)).reshape(-1), rest))
         ends = np.concatenate(([0], np.cumsum(np.diff(cuts)[rows], dtype=np.int64)))
         return PackOrder(order, cuts, rows, ends, count)
+
+    @property
+    def _step(self) -> int:
+        """The rows of a step for which an epoch is planned."""
+        return self.step_size or self.world_size * (self.rows or 1)
 
     def _rows(self, needs: NDArray[np.int32], draws: Draws) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return samples row by row, and where each row begins, with the end of the last."""
@@ -381,7 +393,7 @@ class PackRule:
             return order, np.zeros(1, np.int64)
         tokens = np.ascontiguousarray(_tokens_of(needs))
         capacity = min(self.max_tokens, max(1, int(tokens.sum(dtype=np.int64))))  # a window costs memory
-        groups = self.world_size * (self.rows or 1)
+        groups = self._step
         if self.max_patches is None:
             cuts = _native.best_fit_bins(
                 tokens,

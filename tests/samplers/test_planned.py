@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Any, get_args
 
 import numpy as np
@@ -219,6 +219,32 @@ def test_all_go_on_in_one_order(
         assert len(consumed or []) <= 1
 
     assert at + len(came) == len(lengths)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (LengthBucketSampler, {"batch_size": 4, "step_size": 12}),
+        (LengthBucketSampler, {"max_tokens": 90, "step_size": 300}),
+        (PackSampler, {"max_tokens": 60, "step_size": 5}),
+    ],
+)
+def test_a_step_size_gives_all_ranks_one_order(kind: Any, options: dict[str, int]) -> None:
+    """From the start: a rank alone, or several, also with batches of another size where there is one."""
+    lengths = np.random.default_rng(1).integers(1, 50, 200)
+    orders = []
+    for world_size, more in ((1, {}), (3, {}), (7, {"rows": 2} if kind is PackSampler else {})):
+        ranks = [kind(lengths, rank=rank, world_size=world_size, **options, **more) for rank in range(world_size)]
+        orders.append([sorted(chain(*step)) for step in steps_of([sampler.plan(1) for sampler in ranks])[:-1]])
+        assert ranks[0].division_options()["step_size"] == options["step_size"]
+    alone = kind(lengths, rank=0, world_size=1, **options).plan(1).indices.tolist()
+    for steps in orders:
+        at = 0
+        for step in steps:
+            assert sorted(alone[at : at + len(step)]) == step
+            at += len(step)
+    with pytest.raises(ValueError, match="step_size=0"):
+        kind(lengths, **{**options, "step_size": 0})
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5])
