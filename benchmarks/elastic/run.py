@@ -62,6 +62,15 @@ _PEERS = {
     "torchdata": Peer("of_torchdata", "torchdata"),
     "Hugging Face datasets": Peer("of_datasets", "datasets"),
 }
+_MIXED = {
+    "MosaicML Streaming, streams": Peer("of_streaming", "mosaicml-streaming", "streaming", "mixture"),
+    "Grain, mix, ElasticIterator": Peer("of_grain", "grain", "grain", "elastic_mixture"),
+    "Grain, mix": Peer("of_grain", "grain", "grain", "mixture"),
+    "LitData, combined": Peer("of_litdata", "litdata", "litdata", "mixture"),
+    "torchdata, nodes": Peer("of_torchdata", "torchdata", loader="mixture"),
+    "Hugging Face datasets, interleaved": Peer("of_datasets", "datasets", loader="mixture"),
+    "Grain, first fit": Peer("of_grain", "grain", "grain", "packs"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +161,9 @@ def _is_in_order(steps: list[list[int]], order: list[int]) -> bool:
 @click.option("--only", default="", help="Only the libraries whose name contains this text.")
 @click.option("--write/--no-write", default=True, show_default=True, help="Keep the result in benchmarks/results.")
 def main(only: str, write: bool) -> None:
-    """Run every library through every move, print a table of fastio's orders and one of the others."""
+    """Run every library through every move, print tables: fastio, the others, their mixtures and packs."""
     outcomes: dict[str, dict[str, Outcome | str]] = {}
-    for group in (_OURS, _PEERS):
+    for group in (_OURS, _PEERS, _MIXED):
         names = [name for name in group if only.lower() in name.lower()]
         outcomes |= {name: _outcomes(group[name]) for name in names}
         if names:
@@ -163,7 +172,7 @@ def main(only: str, write: bool) -> None:
                 table.add_row(move.name, *(str(outcomes[name][move.name]) for name in names))
             Console(width=220).print(table)
     if write:
-        peers = {**_OURS, **_PEERS}
+        peers = {**_OURS, **_PEERS, **_MIXED}
         kept = {name: {move: _to_json(outcome) for move, outcome in moves.items()} for name, moves in outcomes.items()}
         settings = {"samples": _SAMPLES, "legs": {move.name: move.legs for move in _MOVES}}
         write_result(

@@ -14,6 +14,6 @@ if torch.version.cuda is None:
     for _name in ("nms", "qnms"):
         _LIBRARY.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
-from streaming import MDSWriter, StreamingDataset
+from streaming import MDSWriter, Stream, StreamingDataset
 
-__all__ = ["MDSWriter", "StreamingDataset"]
+__all__ = ["MDSWriter", "Stream", "StreamingDataset"]
