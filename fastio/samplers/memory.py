@@ -19,8 +19,8 @@ from typing import Any
 from fastio.machine import process_group_ranks, usable_memory
 
 __all__ = [
-    "WHOLE_BYTES",
     "PageCache",
+    "held_bytes",
     "held_memory",
     "page_cache",
 ]
@@ -86,7 +86,7 @@ def _size(text: str) -> int:
 
 # How many bytes of a store an order in lanes may hold, for files that no page cache keeps: those behind URLs.
 
-WHOLE_BYTES = 64 << 20  # stores up to this size are held as a whole, by each rank
+_WHOLE_BYTES = 64 << 20  # stores up to this size are shuffled fully, and held as a whole by each rank
 
 # Half of it is for the windows of a rank: 64 lanes of two blocks of 2 MiB. Larger blocks cost fewer requests, but an
 # epoch's first batch waits for a block of nearly every lane.
@@ -102,4 +102,15 @@ def held_memory(processes: int, *, environ: Mapping[str, str] = os.environ) -> P
     """
     if environ.get(VARIABLE) is not None:
         return page_cache(processes, environ=environ)
-    return PageCache(_RANK_BYTES * processes, whole_bytes=WHOLE_BYTES, good_block_bytes=_GOOD_BLOCK_BYTES)
+    return PageCache(_RANK_BYTES * processes, whole_bytes=_WHOLE_BYTES, good_block_bytes=_GOOD_BLOCK_BYTES)
+
+
+def held_bytes(*, environ: Mapping[str, str] = os.environ) -> int:
+    """
+    Return how many bytes a rank may hold of samples that come in no lanes: FASTIO_SHUFFLE_MEMORY, or 512 MiB, for which
+    lanes are planned, too. No order depends on it.
+
+    Raises ValueError if the variable is not a size.
+    """
+    setting = environ.get(VARIABLE)
+    return _RANK_BYTES if setting is None else _size(setting)

@@ -153,11 +153,17 @@ class ChunkReader:
             yield SampleChunk(now.batches, values, is_last=first == len(batches), lists=now.lists)
 
     def chunk_starts(self, batches: Batches) -> NDArray[np.int64]:
-        """Return the first batch of each chunk, by the size of samples: those of the first batches stand for all."""
+        """
+        Return the first batch of each chunk, by the size of samples: those of the first batches stand for all.
+
+        Where files are held, the first chunk is a batch: it waits for its own samples alone.
+        """
         some = batches.part(0, 4)
         size_bytes = sum(int(value_spans(self._store, f, some.indices)[0].sizes.sum()) for f in self._fields)
         size_bytes = max(size_bytes, _SAMPLE_BYTES * len(some.indices))
         step = max(1, self._store.files.chunk_bytes * len(some) // size_bytes)
+        if self._store.files.holds:
+            return np.append(0, np.arange(1, len(batches), step, dtype=np.int64))[: len(batches)]
         return np.arange(0, len(batches), step, dtype=np.int64)
 
     def _lists(self, batches: Batches, epoch: int) -> dict[str, ChunkElements]:

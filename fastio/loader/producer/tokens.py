@@ -190,7 +190,7 @@ class TokenProducer:
     def chunk_starts(self, batches: Batches) -> NDArray[np.int64]:
         """
         Return which batches are the first of those that are looked up together: by the tokens of some that are spread
-        over the epoch, but few batches at first, since the first one waits for two look-ups.
+        over the epoch, but few batches at first, since the first one waits for two look-ups: one, where files are held.
         """
         dataset = self._context.dataset
         assert dataset.ids_reader is not None
@@ -200,7 +200,8 @@ class TokenProducer:
         stored_bytes = int((of_batches * sizes).sum())
         in_bytes = LOOKED_UP_BYTES * len(sizes) // (stored_bytes + 1)
         most = max(1, min(in_bytes, _LOOKED_UP * len(sizes) // (int(sizes.sum()) + 1)))
-        count, starts = min(max(1, _LOOKED_UP_FIRST * len(batches) // batches.count), most), [0]
+        few = 0 if dataset.store.files.holds else _LOOKED_UP_FIRST
+        count, starts = min(max(1, few * len(batches) // batches.count), most), [0]
         while starts[-1] + count < len(batches):
             starts.append(starts[-1] + count)
             count = min(2 * count, most)

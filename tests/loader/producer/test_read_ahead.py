@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,6 @@ def url(bucket: HoldingBucket, local: Path) -> str:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The store counts as one that memory does not hold."""
-    monkeypatch.setattr("fastio.loader.producer.read_ahead.WHOLE_BYTES", 0)
     monkeypatch.setattr("fastio.loader.producer.read_ahead._LEAST_BYTES", 500)
     monkeypatch.setattr("fastio.loader.producer.read_ahead._UNIT_BYTES", 5_000)
     monkeypatch.setattr("fastio.samplers.choice._LEAST_BLOCK_BYTES", 100)
@@ -111,6 +111,63 @@ def test_single_samples(bucket: HoldingBucket, url: str, local: Path, caplog: py
     assert len(lines) == 2  # one a loader
     assert "toy://x.h5" in lines[0]
     assert "shuffle=True" in lines[0]
+
+
+def test_a_full_shuffle_reads_everything_once_if_memory_may_hold_it(
+    bucket: HoldingBucket, url: str, local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two ranks, too, whose samples have gaps between them; with less memory, it takes single samples."""
+    monkeypatch.setattr("fastio.loader.producer.read_ahead._UNIT_BYTES", 5_000)
+    monkeypatch.setattr("fastio.loader.producer.read_ahead._LEAST_BYTES", 500)
+    with FastLoader(url, 8, shuffle="full", threads=1) as loader:
+        assert list(loader)
+        assert loader.stats.held is not None
+        needed = loader.stats.held.size_bytes
+    monkeypatch.setenv("FASTIO_SHUFFLE_MEMORY", str(needed + COUNT))
+    _compared(url, local, shuffle="full")
+    assert bucket.missed == 0
+    monkeypatch.setenv("FASTIO_SHUFFLE_MEMORY", str(needed // 3))
+    _compared(url, local, shuffle="full")
+    assert bucket.missed == 4 * COUNT // 2
+
+
+@pytest.mark.parametrize("shuffle", [True, "full"])
+def test_the_first_batch_is_looked_up_alone(
+    bucket: HoldingBucket, url: str, monkeypatch: pytest.MonkeyPatch, shuffle: Any
+) -> None:
+    """They are asked for before all else, and looked up alone."""
+    monkeypatch.setattr("fastio.loader.producer.read_ahead._LEAST_WAITED_BYTES", 0)
+    monkeypatch.setattr("fastio.loader.producer.read_ahead._GAP_BYTES", 0)
+    fetched: list[int] = []
+    fetch = HoldingFiles.fetch
+
+    def counted(files: HoldingFiles, spans: Spans, **options: Any) -> Any:
+        fetched.append(len(spans))
+        return fetch(files, spans, **options)
+
+    monkeypatch.setattr(HoldingFiles, "fetch", counted)
+    with FastLoader(url, 8, shuffle=shuffle, threads=1) as loader:
+        before = len(bucket.reads)
+        assert COUNT // 8 == len(list(loader))
+    assert 8 == fetched[0]
+    first = bucket.reads[before : before + 8]
+    assert all(stop - start < 400 for _, start, stop in first)
+    assert bucket.missed == 0
+
+
+def test_long_ranges_are_cut(bucket: HoldingBucket, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that lie side by side are several requests, none much longer than a unit, with every byte once."""
+    monkeypatch.setattr("fastio.loader.producer.read_ahead._UNIT_BYTES", 10_000)
+    monkeypatch.setattr("fastio.loader.producer.read_ahead._LEAST_BYTES", 500)
+    monkeypatch.setenv("FASTIO_SHUFFLE_MEMORY", "2MB")
+    with FastLoader(url, 8, shuffle="full", threads=1) as loader:
+        before = len(bucket.reads)
+        assert list(loader)
+        held = loader.stats.held
+    reads = sorted(bucket.reads[before:])
+    assert held is not None
+    assert all(stop - start <= 15_000 + 400 for _, start, stop in reads)
+    assert all(stop <= start for (_, _, stop), (_, start, _) in pairwise(reads))
 
 
 @pytest.mark.usefixtures("large")

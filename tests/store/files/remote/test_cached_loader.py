@@ -89,7 +89,8 @@ def test_half_kept_is_half_fetched(store: str, served: Served, tmp_path: Path) -
     with open_store(store, remote=options(tmp_path, 100_000)) as opened:
         cache = RangeCache.of(options(tmp_path, 100_000))
         assert cache is not None
-        index_bytes = cache.kept_bytes
+        in_head = 8192 - int(opened.spans("image", np.arange(len(opened))).starts.min())  # read with what comes before
+        index_bytes = cache.kept_bytes - in_head
         read(opened)
         fetched = []
         for size in (4, 7, 11):

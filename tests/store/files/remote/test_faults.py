@@ -263,7 +263,7 @@ def test_an_epoch_repeats_so_many_requests(
     server: RangeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next one that fails ends the epoch, and says why; a new epoch may repeat as many."""
-    monkeypatch.setattr("fastio.loader.producer.read_ahead.WHOLE_BYTES", 0)
+    monkeypatch.setattr("fastio.loader.producer.read_ahead.held_bytes", lambda: 0)
     path = write_store(tmp_path / "x.h5", [encode(pixels) for pixels in pictures(40)], np.arange(40) % 4)
     url = server.put("x.h5", path.read_bytes())
     with FastLoader(FastDataset(url, remote=Remote(download_retry=3, epoch_retry=2)), 4) as loader:

@@ -70,6 +70,21 @@ def files(server: RangeServer) -> Iterator[RemoteFiles]:
     files.close()
 
 
+def test_what_opening_reads_is_few_requests(server: RangeServer) -> None:
+    """The end and the head are one each, whatever is read of them; an index of many MB is several at once."""
+    data = np.random.default_rng(6).integers(0, 256, 5_000_000, np.uint8).tobytes()
+    source = open_file(server.put("opened", data))
+    ranges = ((0, 128), (0, 4552), (100, 8192), (4_999_000, 5_000_000), (200, 200))
+    for start, stop in ranges:
+        assert data[start:stop] == source.read(start, stop).tobytes()
+    assert len(server.requests) == 2
+    assert data[8000:4_999_999] == source.read(8000, 4_999_999).tobytes()
+    assert len(server.requests) == 2 + 3
+    source.release()
+    assert data[:128] == source.read(0, 128).tobytes()
+    assert len(server.requests) == 2 + 3 + 1
+
+
 class TestRemote(FilesConformance):
     """Objects on an HTTP server."""
 
