@@ -146,7 +146,8 @@ class SmartResize(Transform):
             at = int(is_long.argmax())
             raise SchemaError(
                 f"{self}: a picture of {height[at]}x{width[at]} (height x width): one side is more than "
-                f"{_MOST_PROPORTION} times the other: leave it out by FastLoader(Subset(...)), or crop it first"
+                f"{_MOST_PROPORTION} times the other: crop such pictures first, or leave them out by "
+                f'dataset.where("width <= {_MOST_PROPORTION} * height and height <= {_MOST_PROPORTION} * width")'
             )
         tall, wide = self._sides(height, width)
         canvas.resize(wide, tall, kernel=self.interpolation)

@@ -20,7 +20,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -59,6 +59,7 @@ __all__ = [
 _SAMPLED_MEMBERS = 256
 _SAMPLED_BYTES = 512
 _META = re.compile(r"__[^/]*__($|/)")
+_NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)")  # the last number of a name
 _MAX_LABEL = 64  # bytes of a .cls member
 _LOG = logging.getLogger(__name__)
 
@@ -125,8 +126,9 @@ def check_foreign_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
     """
     Return the shards in order of their names, with one ledger and fields of equal types.
 
-    Raises StoreError if they have different fields. Code that only counts samples does not see the ledger, so one
-    warning says that there is something in it.
+    Shards that the numbers of the others count, and that are not there, are in the ledger. Code that only counts
+    samples does not see that, so one warning says that there is something in it. Raises StoreError if shards have
+    different fields.
     """
     shards = with_equal_types(shards)
     first = shards[0]
@@ -138,9 +140,31 @@ def check_foreign_set(path: str, shards: Sequence[Shard]) -> list[Shard]:
             )
     ledgers = [json.loads(shard.metadata) for shard in shards]
     merged = {name: [entry for each in ledgers for entry in each[name]] for name in LEDGER}
+    merged["skipped"] += _missing([shard.path.rpartition("/")[2] for shard in shards])
     metadata = {**ledgers[0], **merged}
     _warn(path, sum(shard.count for shard in shards), **merged)
     return [replace(first, metadata=json.dumps(metadata).encode("ascii")), *shards[1:]]
+
+
+def _missing(names: Sequence[str]) -> Skipped:
+    """Return the shards between the first and the last number of these names that are not there."""
+    numbers: dict[tuple[str, str], dict[int, str]] = {}
+    for name in names:
+        found = _NUMBERED.fullmatch(name)
+        if found is not None:
+            numbers.setdefault((found[1], found[3]), {})[int(found[2])] = found[2]
+    missing: Skipped = []
+    for (before, behind), known in numbers.items():
+        lacking = [number for number in range(min(known), max(known)) if number not in known] if _is_row(known) else []
+        width = min(map(len, known.values()))
+        words = f"is missing: there are shards {known[min(known)]} to {known[max(known)]}"
+        missing += [{"key": f"{before}{number:0{width}d}{behind}", "problem": words} for number in lacking]
+    return missing
+
+
+def _is_row(numbers: Collection[int]) -> bool:
+    """Whether these numbers count something: most of those between are there, unlike of dates."""
+    return max(numbers) - min(numbers) + 1 < 2 * len(numbers)
 
 
 def _warn(path: str, count: int, *, skipped: Skipped, left_out: Skipped) -> None:

@@ -381,6 +381,21 @@ def test_one_warning_a_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     assert _warnings(tmp_path / "good-*.tar", caplog) == []
 
 
+@pytest.mark.parametrize("pattern", ["s-%03d.tar", "s-*.tar", ""])
+def test_a_shard_that_the_numbers_count(tmp_path: Path, pattern: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is named, and stops packing; numbers that are dates count nothing."""
+    for number in (0, 1, 3):
+        archive(tmp_path / f"s-{number:03d}.tar", {f"{number}.png": b"1"})
+    (said,) = _warnings(tmp_path / pattern, caplog)
+    assert "samples: 3; no samples: 1, e.g. 's-002.tar' is missing: there are shards 000 to 003" in said
+    with open_store(tmp_path / pattern) as store:
+        assert ["s-002.tar"] == [entry["key"] for entry in store.metadata["skipped"]]
+    (tmp_path / "days").mkdir()
+    for number in (20261130, 20261201, 20261202):
+        archive(tmp_path / "days" / f"{number}.tar", {f"{number}.png": b"1"})
+    assert [] == _warnings(tmp_path / "days", caplog)
+
+
 def test_labels_alone(tmp_path: Path) -> None:
     """Labels without anything that they belong to are refused by name."""
     archive(tmp_path / "l.tar", {"a.cls": b"1"})
