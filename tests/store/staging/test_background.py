@@ -257,7 +257,7 @@ def test_two_stages_fetch_once(url: str, served: Served, tmp_path: Path) -> None
 @pytest.fixture
 def lanes(served: Served, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of a set whose orders take blocks of a few samples from all over it, each by a request of its own."""
-    monkeypatch.setattr("fastio.loader.producer.read_ahead.WHOLE_BYTES", 0)
+    monkeypatch.setattr("fastio.loader.producer.read_ahead.held_bytes", lambda: 0)
     monkeypatch.setattr("fastio.samplers.choice._LEAST_BLOCK_BYTES", 100)
     monkeypatch.setattr(remote_files.RemoteFiles, "ahead_bytes", 4000)
     monkeypatch.setattr(remote_files.RemoteFiles, "chunk_bytes", 4000)
