@@ -19,6 +19,7 @@ __all__ = [
     "DistributedSampler",
     "Subset",
     "attach_stub",
+    "data_worker",
     "imported_torch",
     "is_tensor",
     "torch",
@@ -124,6 +125,12 @@ def is_tensor(value: object) -> TypeIs[torch.Tensor]:
     """Whether a value is a tensor of torch, which need not be imported for that."""
     module = sys.modules.get("torch")
     return module is not None and isinstance(value, module.Tensor)
+
+
+def data_worker() -> Any:
+    """Return what torch says of the worker of its DataLoader that this process is; None if it is none."""
+    data = sys.modules.get("torch.utils.data")
+    return None if data is None else data.get_worker_info()
 
 
 def torch_class(name: str) -> Any:

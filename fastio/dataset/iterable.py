@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fastio.lazy import torch_base
+from fastio.lazy import data_worker, torch_base
 from fastio.samplers.agreement import Agreement
 from fastio.samplers.position import check_state, whole
 from fastio.samplers.share import Share
@@ -120,7 +119,7 @@ class SequentialDataset(IterableDataset[Any]):
                     yield sample
         if not is_compared:
             self._compare(position)
-        if _worker() is None:
+        if data_worker() is None:
             # A worker stays at its end instead: it must not start over when the other workers' epoch is continued.
             position.history, position.samples, position.reader = [], 0, None
         else:
@@ -184,7 +183,7 @@ class SequentialDataset(IterableDataset[Any]):
                 f"continue on {before} ranks until it ends, or use a FastLoader"
             )
         position = _Position(history, samples, (worker, workers) if history or samples else None)
-        if _worker() is not None:
+        if data_worker() is not None:
             _check_reader(position, _reader())
         self._next = self._latest = position
 
@@ -202,15 +201,9 @@ class SequentialDataset(IterableDataset[Any]):
         self._share.check_shared_once(self, "make it by iterable(rank=0, world_size=1)")
 
 
-def _worker() -> Any:
-    """Return what torch says of the DataLoader worker that this process is; None if it is none."""
-    data = sys.modules.get("torch.utils.data")
-    return None if data is None else data.get_worker_info()
-
-
 def _reader() -> tuple[int, int]:
     """Return the DataLoader worker that this process is, and the number of workers; (0, 1) if it is none."""
-    worker = _worker()
+    worker = data_worker()
     return (0, 1) if worker is None else (worker.id, worker.num_workers)
 
 

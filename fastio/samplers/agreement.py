@@ -31,6 +31,7 @@ from typing import Any, Protocol
 from weakref import WeakMethod, WeakSet, ref
 
 from fastio.errors import StoreError
+from fastio.lazy import data_worker
 from fastio.machine import process_group_ranks
 from fastio.samplers.share import Share
 
@@ -129,7 +130,7 @@ class Agreement:
         """Whether there are other ranks to ask."""
         if self._share.processes == 1 or self._is_over or len(self._starts) >= _MOST_STARTS:
             return False
-        if self._pid != os.getpid() or _is_worker():  # a forked child would talk over its parent's connection
+        if self._pid != os.getpid() or data_worker() is not None:  # a forked child would talk over its parent's socket
             return False
         return self._process is not None
 
@@ -232,12 +233,6 @@ class Agreement:
             f"{self._owner}: rank {self._process} has {listed(mine)}, but rank {first['rank']} has "
             f"{listed(theirs)}: samples would come twice or never: {advice}"
         )
-
-
-def _is_worker() -> bool:
-    """Whether this is a worker process of torch's DataLoader."""
-    data = sys.modules.get("torch.utils.data")
-    return data is not None and data.get_worker_info() is not None
 
 
 def _group_store() -> Any:
