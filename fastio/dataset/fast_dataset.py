@@ -22,7 +22,7 @@ from fastio.dataset.row_reader import RowReader, label_values, one_by_one
 from fastio.dataset.token_reader import stored_tokenizer
 from fastio.dataset.tv_values import TvTypes
 from fastio.errors import SampleError, SchemaError
-from fastio.lazy import Dataset, Subset
+from fastio.lazy import Dataset, Subset, data_worker
 from fastio.samplers.share import Ranks
 from fastio.store.beside.joined import open_with_fields
 from fastio.store.files import Read
@@ -229,12 +229,23 @@ class FastDataset(Dataset[Any]):
         return (self[index] for index in range(len(self)))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Return the samples at these indices, decoded by one native call per group of equal shape."""
+        """
+        Return the samples at these indices, decoded by one native call per group of equal shape.
+
+        In a worker of torch's DataLoader, which calls this and hands the samples to ``collate_fn``, their tensors are
+        of a subclass of ``torch.Tensor``, which ``default_collate`` stacks in shared memory that was used before.
+        """
         if type(self).__getitem__ is not FastDataset.__getitem__:
             # torch's DataLoader prefers this method: a subclass that overrides only __getitem__ must not be passed
             # over.
-            return [self[index] for index in indices]
-        return self._read(indices)
+            samples = [self[index] for index in indices]
+        else:
+            samples = self._read(indices)
+        if data_worker() is not None and type(self).__getitems__ is FastDataset.__getitems__:
+            from fastio.dataset.worker_batches import for_default_collate
+
+            return for_default_collate(samples)
+        return samples
 
     def read_with_spans(self, indices: Sequence[int]) -> tuple[list[Any], dict[str, Spans]]:
         """

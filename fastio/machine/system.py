@@ -6,15 +6,20 @@ import errno
 import fcntl
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 __all__ = [
     "MAP_FIXED",
     "MAP_NORESERVE",
     "advise_order",
+    "counts_openings",
     "cpus_of",
     "drop_cached",
+    "is_opened_once",
+    "open_again",
     "open_uncached",
+    "shared_file",
     "take_room",
     "unnamed_file",
 ]
@@ -56,6 +61,63 @@ def unnamed_file() -> int:
 
     with tempfile.TemporaryFile(buffering=0) as file:
         return os.dup(file.fileno())
+
+
+def shared_file(size: int) -> int:
+    """
+    Return the descriptor of a new file in memory, of ``size`` zeros: its first opening, see ``is_opened_once``.
+
+    Raises OSError, also where ``counts_openings`` says that the system has no such thing.
+    """
+    made = unnamed_file()
+    try:
+        os.ftruncate(made, size)
+        return open_again(made)  # the kernel counts what open(2) gave, which `made` is not
+    finally:
+        os.close(made)
+
+
+def open_again(fd: int) -> int:
+    """
+    Open a file once more, to read and to write. Raises OSError.
+
+    Unlike a copy of the descriptor, which dup(2), fork(2) and sending it make, this is another opening of the file.
+    """
+    return os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+
+
+def is_opened_once(fd: int) -> bool:
+    """
+    Whether this opening of a file, for writing, is the only one: no process has another, be it as a descriptor, as a
+    mapping or on its way through a socket. Raises OSError where the kernel does not tell.
+    """
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)  # which the kernel grants to the only one
+    except BlockingIOError:
+        return False
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return True
+
+
+@cache
+def counts_openings() -> bool:
+    """Whether the kernel counts how often a file in memory was opened, tried once."""
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    try:
+        first = shared_file(1)
+        try:
+            alone = is_opened_once(first)
+            second = open_again(first)
+            copy = os.dup(second)
+            os.close(second)
+            together = is_opened_once(first)
+            os.close(copy)
+            return alone and not together and is_opened_once(first)
+        finally:
+            os.close(first)
+    except OSError:
+        return False
 
 
 def open_uncached(path: str | os.PathLike[str]) -> int:
