@@ -115,7 +115,7 @@ def _gain(before: Sequence[float], after: Sequence[float]) -> str:
 @click.command(help=__doc__)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), required=False)
 @click.option("--rounds", default=7, show_default=True, help="Interleaved rounds.")
-@click.option("--passes", default=2, show_default=True, help="Times that an epoch goes over the photos.")
+@click.option("--passes", default=6, show_default=True, help="Times that an epoch goes over the photos.")
 def main(folder: Path | None, rounds: int, passes: int) -> None:
     """Pack, compare, measure, print."""
     torch.set_num_threads(1)
