@@ -449,9 +449,11 @@ class ShapeOrder:
             cuts[position] + self._padding(self.shorts[int(self.dealt[position])], rank)
             for position in np.flatnonzero(self.dealt >= self.planned)
         ]
-        repeated, dropped = (sum(getattr(each, name) for each in self.divisions) for name in ("repeated", "dropped"))
+        consumed = len(self.numbers) + 1 - len(ends)
+        to_come = [self.shorts[step] for step in self.dealt[consumed:].tolist() if step in self.shorts]
+        repeated, dropped = sum(each.repeated for each in to_come), sum(each.dropped for each in self.divisions)
         every = Batches(mine, cuts, repeated, dropped, padding=np.concatenate([np.empty(0, np.int64), *padding]))
-        return every.after(len(self.numbers) + 1 - len(ends))
+        return every.after(consumed)
 
     @staticmethod
     def _padding(division: Division, rank: int) -> NDArray[np.int64]:

@@ -211,6 +211,18 @@ def test_resume_at_every_batch(step: int, epoch: int, world_size: int, size: dic
         assert following == list(resumed)
 
 
+def test_what_is_left_counts_the_samples_that_it_repeats() -> None:
+    """Short steps lie anywhere in an epoch; those that were consumed before are not counted again."""
+    ranks = ranks_of(some_sizes(90), world_size=3, batch_size=4)
+    counts = []
+
+    for step in range(len(ranks[0]) + 1):
+        left = [each.plan(0, each.advanced(0, None, step)) for each in ranks]
+        counts.append(sum(len(plan.padding_within(len(plan.ids))) for plan in left))
+        assert [plan.repeated for plan in left] == counts[-1:] * 3
+    assert counts[0] > counts[-1] == 0
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
