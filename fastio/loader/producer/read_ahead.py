@@ -425,7 +425,8 @@ class HeldReader:
         values = self._spans(members)
         ranges, _ = _ranges(values, np.zeros(len(values), np.int64))
         nbytes = int(ranges.sizes.sum())
-        if nbytes > most or nbytes < _LEAST_BYTES * (len(ranges) - 1):
+        is_scattered = nbytes < _LEAST_BYTES * (len(ranges) - 1)  # but for a whole store, whose files are small
+        if nbytes > most or (is_scattered and len(members) < len(self._dataset.store)):
             return None
         firsts = np.arange(0, len(members), max(1, _UNIT_BYTES * len(members) // max(1, nbytes)), dtype=np.int64)
         stops = np.append(firsts[1:], len(members))
