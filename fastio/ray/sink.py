@@ -29,10 +29,10 @@ from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats.format import Format
 from fastio.store.index.seal import find_seal
-from fastio.store.index.sealed import Shard, bytes_from
+from fastio.store.index.sealed import bytes_from
 from fastio.store.kinds.scan import Problem
 from fastio.store.sets.names import SET_SUFFIX, set_path
-from fastio.store.sets.seal import read_member, seal_set
+from fastio.store.sets.seal import SealedShards, seal_set
 from fastio.store.sets.set_object import SetMember, SetObject, read_set
 from fastio.store.store_folder import StoreFolder
 from fastio.store.write.destination import ShardDestination
@@ -518,6 +518,7 @@ class SinkTarget:
     def _seal(self, shards: Sequence[WrittenShard], metadata: bytes) -> Sequence[SetMember]:
         folder = self.folder()
         before = self._current()
+        opened = self._opened(folder, shards)
         sealed = seal_set(
             set_path(self.path),
             [shard.name for shard in shards],
@@ -526,7 +527,7 @@ class SinkTarget:
             generation=self.generation,
             replace=self.generation > 1,
             options=self.options,
-            opened=[self._opened(folder, shard) for shard in shards],
+            opened=(opened, opened.members),
         )
         self.remove_run(keep=sealed.members)
         if self.overwrite:
@@ -550,16 +551,17 @@ class SinkTarget:
         with claimed(set_path(self.path)) if is_local(self.path) else nullcontext():
             yield
 
-    def _opened(self, folder: StoreFolder, shard: WrittenShard) -> tuple[Shard, SetMember]:
-        """Open a shard of this run. Raises StoreError if another file has its name."""
-        opened, member = read_member(folder, shard.name, self.form)
-        if (member.plan, member.count) != (self.run, shard.count):
-            raise StoreError(
-                f"{folder.full(shard.name)}: expected {shard.count} samples of this run, got {member.count} of "
-                f"{'this' if member.plan == self.run else 'another'} one: another program writes here too; write "
-                "again, to another name"
-            )
-        return opened, member
+    def _opened(self, folder: StoreFolder, shards: Sequence[WrittenShard]) -> SealedShards:
+        """Open the shards of this run. Raises StoreError if another file has the name of one."""
+        opened = SealedShards(folder, [shard.name for shard in shards], self.form)
+        for shard, member in zip(shards, opened.members, strict=True):
+            if (member.plan, member.count) != (self.run, shard.count):
+                raise StoreError(
+                    f"{folder.full(shard.name)}: expected {shard.count} samples of this run, got {member.count} of "
+                    f"{'this' if member.plan == self.run else 'another'} one: another program writes here too; write "
+                    "again, to another name"
+                )
+        return opened
 
     def _remove_replaced(self, folder: StoreFolder, sealed: SetObject, before: SetObject | None) -> None:
         """Remove shards that the new set has replaced, unless another set of the folder may list them."""

@@ -206,7 +206,7 @@ def _written(
             generation=current.generation + 1,
             replace=True,
             options=options,
-            opened=list(zip(shards, current.members, strict=True)),
+            opened=(shards, current.members),
         )
         return current.path
     written = [write_added(shard) for shard in shards if shard.intervals]

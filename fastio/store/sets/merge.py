@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from fastio.errors import SchemaError, StoreError, StoreNotFound
 from fastio.store import open_store
@@ -23,7 +25,7 @@ from fastio.store.index.seal import set_checksum
 from fastio.store.index.sealed import Shard
 from fastio.store.index.store import SealedStore
 from fastio.store.sets.names import SET_SUFFIX, listed_name
-from fastio.store.sets.seal import seal_set
+from fastio.store.sets.seal import seal_set, sealed_member
 from fastio.store.sets.set_object import SetMember, check_keys, read_set
 from fastio.store.write.atomic import writing
 from fastio.store.write.locks import claimed
@@ -85,7 +87,7 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
         _check_reachable(out, stores)
         fields = _added_together(paths)
         metadata = merged_metadata(stores)
-        members = [list(_members(store, out)) for store in stores]
+        members = [_members(store, out) for store in stores]
         generation = _next_generation(out, overwrite=overwrite, remote=remote)
         replaced = _replaced(out, fields)
         added = [open_added(store, path, open_store) for store, path in zip(stores, paths, strict=True)]
@@ -95,7 +97,7 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
         belongs_to = added_to(*_content(members))
         if fields:
             with writing(out):
-                check_keys(out, [shard for of_store in members for shard, _ in of_store])  # before their fields
+                check_keys(out, _AllShards(stores))  # before their fields
         # Fields that the set does not have yet come first: without them it would open, too. Those that it has come
         # last: in between it is as one that has grown, which does not open until add-field --append has mended it.
         for joined in (each for each in fields if each not in replaced):
@@ -104,8 +106,8 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
         for joined in (each for each in fields if each in replaced):
             _merge_added(of_fields[joined], path_of_added(out, joined), belongs_to)
         merged = tuple(
-            MergedStore(store.path, len(shards), len(store), sum(member.size for _, member in shards))
-            for store, shards in zip(stores, members, strict=True)
+            MergedStore(store.path, len(listed), len(store), sum(member.size for member in listed))
+            for store, listed in zip(stores, members, strict=True)
         )
     return MergeReport(
         path=out,
@@ -118,7 +120,29 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
     )
 
 
-_Members = Sequence[Sequence[tuple[Shard, SetMember]]]  # of each store, and how a set lists them
+class _AllShards(Sequence[Shard]):
+    """The shards of several stores, one store after the other; those of a set are made when they are looked at."""
+
+    def __init__(self, stores: Sequence[SealedStore]) -> None:
+        self._of_stores = [store.shards for store in stores]
+        self._ends = list(accumulate(map(len, self._of_stores)))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    @overload
+    def __getitem__(self, number: int) -> Shard: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Shard]: ...
+    def __getitem__(self, number: int | slice) -> Shard | Sequence[Shard]:
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        number = range(len(self))[number]
+        which = bisect_right(self._ends, number)
+        return self._of_stores[which][number - self._ends[which] + len(self._of_stores[which])]
+
+
+_Members = Sequence[Sequence[SetMember]]  # the shards of each store, as a set lists them
 
 
 def _seal(
@@ -133,20 +157,20 @@ def _seal(
     """Write the set object that lists the shards of these stores."""
     seal_set(
         out,
-        [member.name for of_store in members for _, member in of_store],
+        [member.name for of_store in members for member in of_store],
         FORMATS[stores[0].format],
         metadata=json.dumps(metadata, separators=(",", ":")).encode("ascii"),
         generation=generation,
         replace=generation > 1,
         options=remote,
-        opened=[shard for of_store in members for shard in of_store],
+        opened=(_AllShards(stores), [member for of_store in members for member in of_store]),
         merged=[store.set_object for store in stores if store.set_object is not None and is_local(store.path)],
     )
 
 
 def _content(members: _Members) -> tuple[int, int]:
     """Return the identity of the set that lists these shards, and how many samples it has."""
-    listed = [member for of_store in members for _, member in of_store]
+    listed = [member for of_store in members for member in of_store]
     return set_checksum((each.count, each.size, each.file_crc) for each in listed), sum(each.count for each in listed)
 
 
@@ -191,8 +215,7 @@ def _merge_added(stores: Sequence[SealedStore], out: str, belongs_to: Mapping[st
         Path(folder).mkdir(exist_ok=True)
     _check_stores(stores)
     members = [
-        [(shard, replace(member, name=_near(member.name, folder))) for shard, member in _members(store, out)]
-        for store in stores
+        [replace(member, name=_near(member.name, folder)) for member in _members(store, out)] for store in stores
     ]
     metadata = {**merged_metadata(stores), **belongs_to}
     _seal(out, stores, members, metadata, generation=_next_generation(out, overwrite=True, remote=DEFAULT))
@@ -271,14 +294,10 @@ def _check_reachable(out: str, stores: Sequence[SealedStore]) -> None:
         )
 
 
-def _members(store: SealedStore, out: str) -> Iterator[tuple[Shard, SetMember]]:
-    """Yield the shards of a store and how the set ``out`` lists them."""
-    listed = None if store.set_object is None else store.set_object.members
-    for number, shard in enumerate(store.shards):
-        name = listed_name(shard.path, out)
-        if listed is not None:
-            member = listed[number]
-            yield shard, SetMember(name, member.count, member.size, member.file_crc, member.plan)
-        else:
-            assert shard.seal is not None, "checked"
-            yield shard, SetMember(name, shard.count, shard.seal.file_size, shard.seal.file_crc, shard.seal.plan)
+def _members(store: SealedStore, out: str) -> list[SetMember]:
+    """Return how the set ``out`` lists the shards of a store."""
+    names = [listed_name(path, out) for path in store.shard_paths]
+    if store.set_object is not None:
+        return [replace(member, name=name) for member, name in zip(store.set_object.members, names, strict=True)]
+    seals = [shard.seal for shard in store.shards]
+    return [sealed_member(name, seal) for name, seal in zip(names, seals, strict=True) if seal is not None]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import filecmp
 from collections.abc import Sequence
 from pathlib import Path
+from typing import overload
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
+from fastio.store.files.late import most_open
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats.format import Format
-from fastio.store.index.seal import read_seal
+from fastio.store.index.seal import Seal, read_seal
 from fastio.store.index.sealed import Shard, read_shard
 from fastio.store.scratch import ScratchFolder
 from fastio.store.sets.set_object import SetMember, SetObject, check_keys, current_set, read_set, write_set
@@ -20,8 +22,10 @@ from fastio.store.write.atomic import PartialFile, exists, publish_file, sync_fo
 from fastio.store.write.locks import turns
 
 __all__ = [
+    "SealedShards",
     "read_member",
     "seal_set",
+    "sealed_member",
 ]
 
 
@@ -30,9 +34,51 @@ def read_member(folder: StoreFolder, name: str, form: Format) -> tuple[Shard, Se
     file = folder.open(name)
     shard = read_shard(file, format_name=form.name, seal_at=form.seal_at)
     file.release()
-    seal = shard.seal
-    assert seal is not None
-    return shard, SetMember(name, seal.count, seal.file_size, seal.file_crc, seal.plan)
+    assert shard.seal is not None
+    return shard, sealed_member(name, shard.seal)
+
+
+def sealed_member(name: str, seal: Seal) -> SetMember:
+    """Return how a set lists a shard that has this seal."""
+    return SetMember(name, seal.count, seal.file_size, seal.file_crc, seal.plan)
+
+
+class SealedShards(Sequence[Shard]):
+    """
+    The shards of these names, which were sealed alone, opened in this order; ``members`` is how a set lists them.
+
+    Of very many on a disk, of which a process may not map all at once, the last are opened anew when they are looked
+    at. Raises StoreIncomplete and StoreCorrupt, and StoreError for one that is no longer the same.
+    """
+
+    def __init__(self, folder: StoreFolder, names: Sequence[str], form: Format) -> None:
+        self._folder, self._form = folder, form
+        self._open: list[Shard] = []
+        self.members: list[SetMember] = []
+        for name in names:
+            shard, member = read_member(folder, name, form)
+            self.members.append(member)
+            if len(self._open) < most_open("map") or not is_local(shard.path):
+                self._open.append(shard)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @overload
+    def __getitem__(self, number: int) -> Shard: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Shard]: ...
+    def __getitem__(self, number: int | slice) -> Shard | Sequence[Shard]:
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        number = range(len(self))[number]
+        if number < len(self._open):
+            return self._open[number]
+        expected = self.members[number]
+        shard, member = read_member(self._folder, expected.name, self._form)
+        if member != expected:
+            raise other_version(shard.path)
+        return shard
 
 
 def seal_set(  # noqa: PLR0913 - what is sealed, and what it follows
@@ -44,23 +90,25 @@ def seal_set(  # noqa: PLR0913 - what is sealed, and what it follows
     generation: int = 1,
     replace: bool = False,
     options: Remote = DEFAULT,
-    opened: Sequence[tuple[Shard, SetMember]] | None = None,
+    opened: tuple[Sequence[Shard], Sequence[SetMember]] | None = None,
     merged: Sequence[SetObject] = (),
 ) -> SetObject:
     """
     Write the set object ``path`` for these shards, in this order: from then on they are a set.
 
-    ``opened`` are the shards as ``read_member`` returns them, if they are open already. With ``replace`` the set object
+    ``opened`` are the shards and how the set lists them, if they are open already. With ``replace`` the set object
     that is there must be of the generation before; without it there must be none. One that is the same byte for byte,
     which another process wrote at the same time, is fine. ``merged`` are sets of this machine whose shards these are,
     which must list them still. Raises StoreIncomplete if a shard is not whole, SchemaError if a key comes twice or the
     schemas differ, and StoreError if another set object is in the way, or a shard is no longer the one that was opened.
     """
     folder, name = folder_of(path, options)
-    opened = [read_member(folder, each, form) for each in names] if opened is None else opened
-    if not opened:
+    if opened is None:
+        own = SealedShards(folder, names, form)
+        opened = own, own.members
+    shards, members = opened
+    if not members:
         raise StoreIncomplete(f"{path}: there are no shards to seal: pack first")
-    shards, members = [shard for shard, _ in opened], [member for _, member in opened]
     with writing(path):
         check_keys(path, shards)
     if is_local(path):
@@ -118,12 +166,7 @@ def _check_member(path: str, member: SetMember, form: Format) -> None:
     if not is_local(path) or member.file_crc == 0:  # a foreign file has no seal
         return
     seal = read_seal(path, form.seal_at)
-    if seal is None or (seal.count, seal.file_size, seal.file_crc, seal.plan) != (
-        member.count,
-        member.size,
-        member.file_crc,
-        member.plan,
-    ):
+    if seal is None or sealed_member(member.name, seal) != member:
         raise other_version(path)
 
 

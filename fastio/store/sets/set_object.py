@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -90,7 +90,7 @@ from fastio.store.index.sealed import (
 )
 from fastio.store.write.atomic import PartialFile
 from fastio.store.write.keys import UniqueKeys, places_of
-from fastio.store.write.spool import array_bytes, write_parts
+from fastio.store.write.spool import array_bytes, blocks_of, write_parts
 from fastio.types.schema import Schema
 
 __all__ = [
@@ -160,13 +160,13 @@ def write_set(
     ``shards[i]`` is ``members[i]``, opened. The same shards, metadata and generation give the same bytes. Raises
     SchemaError if their schemas differ, or only some have checksums.
     """
-    schema = _common_schema(shards, file.path)
+    common = _Common.of(shards, file.path)
     places: dict[str, Place] = {}
-    is_with_tables = is_large(sum(map(_index_bytes, shards)))
-    types = _narrow_types(shards, members, schema) if is_with_tables else {}
+    is_with_tables = is_large(common.index_bytes)
+    types = _narrow_types(shards, members, common) if is_with_tables else {}
     runs = runs_of(keys_of(shards)) if is_with_tables else None
     tables = Tables()
-    for name, parts in _joined(shards, members, schema, metadata):
+    for name, parts in _joined(shards, members, common, metadata):
         if name == "keys" and runs is not None:
             name, parts = KEY_RUNS, [encoded_runs(runs)]  # noqa: PLW2901
         file.write(bytes(-file.size % _ALIGNMENT))
@@ -175,7 +175,7 @@ def write_set(
     for name, table in tables.arrays().items() if is_with_tables else ():
         file.write(bytes(-file.size % _ALIGNMENT))
         places[name] = write_parts(file, [table])
-    header = _header(form, generation, schema, places)
+    header = _header(form, generation, common.schema, places)
     header_start = file.size
     file.write(header)
     file.flush()
@@ -253,35 +253,51 @@ def _identity(members: Iterable[SetMember]) -> int:
     return set_checksum((member.count, member.size, member.file_crc) for member in members)
 
 
-def _common_schema(shards: Sequence[Shard], path: str) -> Schema:
-    first = shards[0]
-    for shard in shards[1:]:
-        if shard.schema != first.schema:
-            raise SchemaError(f"{path}: {shard.path} has other fields than {first.path}: one set holds one schema")
-        if shard.checksums.keys() != first.checksums.keys():
-            without = shard if len(shard.checksums) < len(first.checksums) else first
-            raise SchemaError(f"{path}: {without.path} has no checksums, but other shards have: pack it again")
-    return first.schema
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What the index of a set has, and how many bytes it takes if it is not narrow."""
+
+    schema: Schema
+    checked: Collection[str]  # fields with checksums
+    listed: Collection[str]  # of lists
+    shaped: Collection[str]  # whose shapes are known in some shard
+    marked: Collection[str]  # whose start points are
+    index_bytes: int
+
+    @classmethod
+    def of(cls, shards: Sequence[Shard], path: str) -> _Common:
+        """Look at each shard once. Raises SchemaError."""
+        first, shaped, marked, index_bytes = shards[0], set[str](), set[str](), 0
+        for shard in shards:
+            if shard.schema != first.schema:
+                raise SchemaError(f"{path}: {shard.path} has other fields than {first.path}: one set holds one schema")
+            if shard.checksums.keys() != first.checksums.keys():
+                without = shard if len(shard.checksums) < len(first.checksums) else first
+                raise SchemaError(f"{path}: {without.path} has no checksums, but other shards have: pack it again")
+            shaped |= shard.shapes.keys()
+            marked |= shard.intervals.keys() | shard.far_intervals.keys()
+            index_bytes += _index_bytes(shard)
+        return cls(first.schema, first.checksums.keys(), first.counts.keys(), shaped, marked, index_bytes)
 
 
 def _joined(
-    shards: Sequence[Shard], members: Sequence[SetMember], schema: Schema, metadata: bytes
+    shards: Sequence[Shard], members: Sequence[SetMember], common: _Common, metadata: bytes
 ) -> Iterator[tuple[str, Iterable[NDArray[Any]]]]:
     """Yield the arrays of the joined index, each in parts, of which at least one: together they may not fit memory."""
-    for name in (field.name for field in schema.payload):
-        if name in shards[0].counts:
-            yield counts_name(name), (shard.counts[name] for shard in shards)
-        yield f"{name}_starts", (shard.starts[name] for shard in shards)
-        yield f"{name}_sizes", (shard.sizes[name] for shard in shards)
-        if name in shards[0].checksums:
-            yield f"{name}_checksums", (shard.checksums[name] for shard in shards)
-        if any(name in shard.shapes for shard in shards):
-            yield f"{name}_shapes", (_shapes(shard, name) for shard in shards)
-        if any(name in shard.intervals or name in shard.far_intervals for shard in shards):
+    for name in (field.name for field in common.schema.payload):
+        if name in common.listed:
+            yield counts_name(name), _blocks(name, (shard.counts for shard in shards))
+        yield f"{name}_starts", _blocks(name, (shard.starts for shard in shards))
+        yield f"{name}_sizes", _blocks(name, (shard.sizes for shard in shards))
+        if name in common.checked:
+            yield f"{name}_checksums", _blocks(name, (shard.checksums for shard in shards))
+        if name in common.shaped:
+            yield f"{name}_shapes", _blocks(name, (_shapes(shard, name) for shard in shards))
+        if name in common.marked:
             yield f"{name}_interval_counts", (_interval_counts(shard, name) for shard in shards)
             yield f"{name}_intervals", (_intervals(shard, name).places for shard in shards)
-    for column in schema.columns:
-        yield column.name, (shard.columns[column.name] for shard in shards)
+    for column in common.schema.columns:
+        yield column.name, _blocks(column.name, (shard.columns for shard in shards))
     yield "keys", _joined_keys(shards)
     yield "metadata", [np.frombuffer(metadata, np.uint8)]
     yield "shard_counts", [np.array([member.count for member in members], np.int64)]
@@ -292,6 +308,14 @@ def _joined(
     yield "shard_names", [np.frombuffer(names, np.uint8)]
 
 
+def _blocks(name: str, each: Iterable[Mapping[str, NDArray[Any]]]) -> Iterator[NDArray[Any]]:
+    """Yield the arrays of this name a block at a time, and an empty part of each, which has their type."""
+    for arrays in each:
+        array = IndexArrays.of(arrays).lies[name]
+        yield np.empty((0, *array.shape[1:]), array.dtype)
+        yield from blocks_of(array)
+
+
 def _index_bytes(shard: Shard) -> int:
     """Return how many bytes the index of a shard takes in a set object that is not narrow."""
     each = (shard.starts, shard.sizes, shard.checksums, shard.shapes, shard.columns)
@@ -300,17 +324,17 @@ def _index_bytes(shard: Shard) -> int:
     return sum(map(array_bytes, arrays)) + intervals + shard.keys.nbytes
 
 
-def _narrow_types(shards: Sequence[Shard], members: Sequence[SetMember], schema: Schema) -> dict[str, np.dtype[Any]]:
+def _narrow_types(shards: Sequence[Shard], members: Sequence[SetMember], common: _Common) -> dict[str, np.dtype[Any]]:
     """Return the narrowest types of the numbers of all shards, by array."""
-    required, optional = expected_arrays(schema, 0)
+    required, optional = expected_arrays(common.schema, 0)
     numbers = {name: np.dtype(each.dtype) for name, each in (required | optional).items() if each.is_number}
-    joined = _joined(shards, members, schema, b"")
+    joined = _joined(shards, members, common, b"")
     return {name: narrowest(numbers[name], parts) for name, parts in joined if name in numbers}
 
 
-def _shapes(shard: Shard, name: str) -> NDArray[np.int32]:
+def _shapes(shard: Shard, name: str) -> Mapping[str, NDArray[np.int32]]:
     """Return the shapes of a field's pictures; zeros if they are not known."""
-    return shard.shapes[name] if name in shard.shapes else np.zeros((shard.values(name), 3), np.int32)
+    return shard.shapes if name in shard.shapes else {name: np.zeros((shard.values(name), 3), np.int32)}
 
 
 def _interval_counts(shard: Shard, name: str) -> NDArray[np.uint32]:

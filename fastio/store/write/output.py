@@ -14,7 +14,7 @@ from fastio.store.formats import shard_suffixes
 from fastio.store.index.seal import Seal, read_seal
 from fastio.store.listing import remove_stale
 from fastio.store.sets.names import SIDECAR_SUFFIX
-from fastio.store.sets.seal import read_member
+from fastio.store.sets.seal import SealedShards, sealed_member
 from fastio.store.sets.set_object import SetMember, SetObject, current_set, write_set
 from fastio.store.write.atomic import PartialFile, exists, publish_file, publish_shard, sync_folder, writing
 from fastio.store.write.locks import turn
@@ -165,19 +165,16 @@ class SetOutput:
             raise problems[0]
 
     def _write_object(self, metadata: bytes) -> list[SetMember]:
-        folder, opened = LocalFolder(str(self._target.folder)), []
         with writing(self._target.path):
             sync_folder(self._target.folder)
-        for file, seal in zip(self._files, self._seals, strict=True):
-            shard, member = read_member(folder, Path(file.path).name, self._target.format)
-            if shard.seal is None or shard.seal.pack() != seal.pack():
+        names = [Path(file.path).name for file in self._files]
+        shards = SealedShards(LocalFolder(str(self._target.folder)), names, self._target.format)
+        for file, seal, member in zip(self._files, self._seals, shards.members, strict=True):
+            if member != sealed_member(member.name, seal):
                 raise StoreError(f"{file.path}: was replaced while its set was being packed: pack again")
-            opened.append((shard, member))
-        members = [member for _, member in opened]
         form, generation = self._target.format.name, self._generation
-        shards = [shard for shard, _ in opened]
-        write_set(self._object, shards, members, form=form, generation=generation, metadata=metadata)
-        return members
+        write_set(self._object, shards, shards.members, form=form, generation=generation, metadata=metadata)
+        return shards.members
 
     def _require_same_set(self) -> None:
         """Raise StoreError if another set has come under the name since this writer began."""

@@ -21,9 +21,11 @@ from fastio.store import FORMATS, open_store
 from fastio.store.files import late, pread
 from fastio.store.files.byte_source import ByteSource, Read
 from fastio.store.files.late import LateSource, Openings
+from fastio.store.folders import LocalFolder
 from fastio.store.index.store import SealedStore
 from fastio.store.index.verify import verify_store
-from fastio.store.sets import members
+from fastio.store.sets import members, seal
+from fastio.store.sets.seal import SealedShards, seal_set
 from tests.forking import in_fork
 from tests.store.build import read_all
 from tests.store.small_set import write_set
@@ -194,3 +196,26 @@ def test_how_many_stay_open() -> None:
     assert late.most_open("map") == max(1, allowed // 8)
     assert late.most_open("pread") <= 64
     assert "tar" in FORMATS
+
+
+def test_a_set_of_more_shards_than_may_be_mapped(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few shards open at a time the set object is the same, and a shard that was replaced meanwhile is named."""
+    folder, form = LocalFolder(str(Path(path).parent)), FORMATS["tar"]
+    with open_store(path) as store:
+        assert store.set_object is not None
+        names = [member.name for member in store.set_object.members]
+    written = []
+    for most in (COUNT, MOST):
+        Path(path).unlink()
+        monkeypatch.setattr(seal, "most_open", lambda kind, most=most: most)
+        seal_set(path, names, form, metadata=b"{}")
+        written.append(Path(path).read_bytes())
+    assert written[0] == written[1]
+
+    shards = SealedShards(folder, names, form)
+    assert [shard.path for shard in shards] == [folder.full(name) for name in names]
+    assert shards[0] is shards[0]
+    assert shards[COUNT - 1] is not shards[COUNT - 1]
+    Path(folder.full(names[0])).replace(folder.full(names[COUNT - 1]))
+    with pytest.raises(StoreError, match=rf"{names[COUNT - 1]}: was replaced"):
+        shards[COUNT - 1]
