@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import overload
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
+from fastio.store.files import Read
 from fastio.store.files.late import most_open
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
@@ -29,9 +30,9 @@ __all__ = [
 ]
 
 
-def read_member(folder: StoreFolder, name: str, form: Format) -> tuple[Shard, SetMember]:
+def read_member(folder: StoreFolder, name: str, form: Format, read: Read = "auto") -> tuple[Shard, SetMember]:
     """Open a shard that was sealed alone, and return how a set lists it. Raises StoreIncomplete and StoreCorrupt."""
-    file = folder.open(name)
+    file = folder.open(name, read)
     shard = read_shard(file, format_name=form.name, seal_at=form.seal_at)
     file.release()
     assert shard.seal is not None
@@ -75,7 +76,8 @@ class SealedShards(Sequence[Shard]):
         if number < len(self._open):
             return self._open[number]
         expected = self.members[number]
-        shard, member = read_member(self._folder, expected.name, self._form)
+        # Copied: whoever writes the arrays holds some of very many shards, and with them their mappings.
+        shard, member = read_member(self._folder, expected.name, self._form, "pread")
         if member != expected:
             raise other_version(shard.path)
         return shard

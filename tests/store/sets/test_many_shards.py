@@ -216,6 +216,7 @@ def test_a_set_of_more_shards_than_may_be_mapped(path: str, monkeypatch: pytest.
     assert [shard.path for shard in shards] == [folder.full(name) for name in names]
     assert shards[0] is shards[0]
     assert shards[COUNT - 1] is not shards[COUNT - 1]
+    assert [shard.data.memory is None for shard in shards] == [False] * MOST + [True] * (COUNT - MOST)
     Path(folder.full(names[0])).replace(folder.full(names[COUNT - 1]))
     with pytest.raises(StoreError, match=rf"{names[COUNT - 1]}: was replaced"):
         shards[COUNT - 1]
