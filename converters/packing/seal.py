@@ -104,7 +104,7 @@ def seal_shards(
             generation=generation,
             replace=current is not None,
             options=remote,
-            opened=[(shard.shard, shard.member) for shard in shards],
+            opened=([shard.shard for shard in shards], [shard.member for shard in shards]),
         )
         if target.overwrite:
             _remove_replaced(target, folder, sealed, current)
@@ -260,15 +260,15 @@ def seal_appended(
     """Make the next generation of ``current``: its shards, then these. Raises StoreError if it is another one now."""
     new = DescribedSamples(source, joined_metadata(target.path, shards), sum(shard.member.count for shard in shards))
     metadata = merged_metadata([part_of(current), new])
-    old = zip(open_members(read_set(current.file), options=remote), current.members, strict=True)
-    opened = [*old, *((shard.shard, shard.member) for shard in shards)]
+    opened = [*open_members(read_set(current.file), options=remote), *(shard.shard for shard in shards)]
+    members = [*current.members, *(shard.member for shard in shards)]
     return seal_set(
         current.path,
-        [member.name for _, member in opened],
+        [member.name for member in members],
         target.format,
         metadata=json.dumps(metadata, separators=(",", ":")).encode("ascii"),
         generation=current.generation + 1,
         replace=True,
         options=remote,
-        opened=opened,
+        opened=(opened, members),
     )
