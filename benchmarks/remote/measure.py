@@ -14,6 +14,8 @@ import sys
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from benchmarks.process_tree import cpu_seconds
-from benchmarks.remote.work import Peer, RemoteWork
+from benchmarks.remote.work import ROW_IDS, Peer, RemoteWork, RowPeer
 
 __all__ = ["OutputError", "main"]
 
@@ -36,13 +38,17 @@ def main(arguments: list[str]) -> None:
     action, module, values = arguments
     work = RemoteWork.from_json(json.loads(values))
     peer: Any = import_module(f"benchmarks.remote.{module}")
-    print(json.dumps(_packed(peer, work) if action == "pack" else _loaded(peer, work)))
+    if action == "pack":
+        result = _packed(peer, work)
+    else:
+        result = _rows_loaded(peer, work) if work.shards else _loaded(peer, work)
+    print(json.dumps(result))
 
 
-def _packed(peer: Peer, work: RemoteWork) -> dict[str, Any]:
+def _packed(peer: Any, work: RemoteWork) -> dict[str, Any]:
     work.packed.mkdir(parents=True)
     begun, cpu = time.perf_counter(), cpu_seconds()
-    peer.pack(work)
+    (peer.pack_rows if work.shards else peer.pack)(work)
     size = sum(path.stat().st_size for path in work.packed.rglob("*") if path.is_file())
     return {"size_bytes": size, "wall_s": time.perf_counter() - begun, "cpu_s": cpu_seconds() - cpu}
 
@@ -71,6 +77,36 @@ def _loaded(peer: Peer, work: RemoteWork) -> dict[str, Any]:
             raise OutputError(f"an epoch of {len(numbers)} samples, {len(set(numbers))} of them different")
         begun, cpu = time.perf_counter(), cpu_seconds()
     return {**epochs[0], "first_batch_s": first_s, "epochs": epochs, "thread_cpu_s": _thread_seconds()}
+
+
+def _rows_loaded(peer: RowPeer, work: RemoteWork) -> dict[str, Any]:
+    """An epoch of rows, or a batch of each reader: none comes twice, and how well an epoch was shuffled."""
+    parts: list[Any] = []
+    begun, cpu = time.perf_counter(), cpu_seconds()
+    first_s = None
+    for batch in _reader_batches(peer, work) if work.readers else peer.rows(work):
+        if first_s is None:
+            first_s = time.perf_counter() - begun
+        ids = np.asarray(batch)
+        if ids.shape[1:] != (ROW_IDS,) or ids.dtype.itemsize != 2:
+            raise OutputError(f"a batch of {ids.shape} {ids.dtype}")
+        parts.append(np.ascontiguousarray(ids[:, :2]).view(np.uint32)[:, 0].astype(np.int64))
+    spent = {"wall_s": time.perf_counter() - begun, "cpu_s": cpu_seconds() - cpu, "first_batch_s": first_s}
+    numbers = np.concatenate(parts)
+    wanted = work.readers * work.row_batch if work.readers else work.samples
+    if len(numbers) != wanted or len(np.unique(numbers)) != wanted:
+        raise OutputError(f"{len(numbers)} rows, {len(np.unique(numbers))} of them different; expected {wanted}")
+    if not work.readers:  # the mean distance of two random places is a third of all
+        moved, apart = np.abs(numbers - np.arange(wanted)), np.abs(np.diff(numbers))
+        spent |= {"moved": moved.mean() * 3 / wanted, "apart": apart.mean() * 3 / wanted}
+    return {"samples": wanted, **spent}
+
+
+def _reader_batches(peer: RowPeer, work: RemoteWork) -> Iterator[Any]:
+    for reader in range(work.readers):
+        batches = iter(peer.rows(replace(work, reader=reader)))
+        yield next(batches)
+        del batches
 
 
 def _thread_seconds() -> dict[str, float]:

@@ -1,9 +1,9 @@
-"""fastio: a set of tar shards behind http."""
+"""fastio: behind http, photos as a set of tar shards, rows as one HDF5 store."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch  # noqa: F401 - as the peers do, so that no run counts its import
@@ -14,18 +14,19 @@ from fastio.converters import open_source
 from fastio.converters import pack as pack_store
 from fastio.transforms import RandomHorizontalFlip, RandomResizedCrop
 
-__all__ = ["loader", "pack"]
+__all__ = ["loader", "pack", "pack_rows", "rows"]
 
 _SHARD_BYTES = 100_000_000
 _NAME = "train-%06d.tar"
+_ROWS = "rows.h5"
 
 
 def pack(work: RemoteWork) -> None:
     """Shards of 100 MB."""
-    names = sorted(path.name for path in work.photos.iterdir())
+    names = sorted(path.name for path in work.source.iterdir())
     labels = work.packed / "numbers.pkl"
     labels.write_bytes(pickle.dumps({name: number for number, name in enumerate(names)}))
-    pack_store(open_source(work.photos, labels=labels), work.packed / _NAME, shard_bytes=_SHARD_BYTES)
+    pack_store(open_source(work.source, labels=labels), work.packed / _NAME, shard_bytes=_SHARD_BYTES)
 
 
 def loader(work: RemoteWork) -> Iterable[Any]:
@@ -38,3 +39,26 @@ def loader(work: RemoteWork) -> Iterable[Any]:
         threads=work.workers,
         transforms=[RandomResizedCrop(224), RandomHorizontalFlip()],
     )
+
+
+def pack_rows(work: RemoteWork) -> None:
+    """One store."""
+    pack_store(open_source(work.source), work.packed / _ROWS)
+
+
+def rows(work: RemoteWork) -> Iterator[Any]:
+    """As ``loader``; readers with ``cache_bytes`` share ``scratch``."""
+    dataset = FastDataset(
+        f"{work.url}/{_ROWS}", remote=Remote(cache_dir=work.scratch) if work.cache_bytes else Remote()
+    )
+    with FastLoader(
+        dataset,
+        work.row_batch,
+        shuffle="full" if work.full else True,
+        threads=1 if work.readers else work.workers,
+        rank=work.reader,
+        world_size=work.readers or 1,
+    ) as loader:
+        for batch in loader:
+            yield batch[0] if isinstance(batch, tuple) else batch
+    dataset.close()

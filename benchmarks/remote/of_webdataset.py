@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,9 +11,9 @@ import webdataset
 
 from benchmarks.peers import opencv
 from benchmarks.peers.collate import channels_first
-from benchmarks.remote.work import BATCH_SIZE, RemoteWork
+from benchmarks.remote.work import BATCH_SIZE, RemoteWork, joined
 
-__all__ = ["loader", "pack"]
+__all__ = ["loader", "pack", "pack_rows", "rows"]
 
 _SHARD_BYTES = 100_000_000
 _BUFFER = 1000  # samples to shuffle among
@@ -23,14 +24,38 @@ def pack(work: RemoteWork) -> None:
     with webdataset.ShardWriter(
         str(work.packed / "train-%06d.tar"), maxcount=1_000_000, maxsize=_SHARD_BYTES, verbose=0
     ) as sink:
-        for number, path in enumerate(sorted(work.photos.iterdir())):
+        for number, path in enumerate(sorted(work.source.iterdir())):
             sink.write({"__key__": path.stem, "jpg": path.read_bytes(), "cls": str(number)})
 
 
 def loader(work: RemoteWork) -> Iterable[Any]:
     """Workers take whole shards."""
-    shards = [f"{work.url or work.packed}/{path.name}" for path in sorted(work.packed.glob("*.tar"))]
+    shards = _shards(work)
     dataset = webdataset.WebDataset(shards, shardshuffle=len(shards)).shuffle(_BUFFER)
     dataset = dataset.to_tuple("jpg", "cls").map_tuple(lambda data: torch.from_numpy(opencv.random_224(data)), int)
     batches = dataset.batched(BATCH_SIZE, collation_fn=channels_first)
     return webdataset.WebLoader(batches, batch_size=None, num_workers=work.workers, persistent_workers=True)
+
+
+def pack_rows(work: RemoteWork) -> None:
+    """A file of the archive a row."""
+    with webdataset.ShardWriter(
+        str(work.packed / "train-%06d.tar"), maxcount=work.shard_rows, maxsize=10**12, verbose=0
+    ) as sink:
+        for number, row in enumerate(row for shard in work.row_shards() for row in shard):
+            sink.write({"__key__": f"{number:08d}", "bin": row.tobytes()})
+
+
+def rows(work: RemoteWork) -> Iterable[Any]:
+    """The same; a reader has shards of its own."""
+    shards = _shards(work)
+    if work.readers:
+        os.environ.update(RANK=str(work.reader), WORLD_SIZE=str(work.readers))
+    dataset = webdataset.WebDataset(shards, shardshuffle=len(shards), nodesplitter=webdataset.split_by_node)
+    batches = dataset.shuffle(_BUFFER).to_tuple("bin").map(lambda sample: sample[0])
+    batches = batches.batched(work.row_batch, collation_fn=joined)
+    return webdataset.WebLoader(batches, batch_size=None, num_workers=0 if work.readers else work.workers)
+
+
+def _shards(work: RemoteWork) -> list[str]:
+    return [f"{work.url or work.packed}/{path.name}" for path in sorted(work.packed.glob("*.tar"))]

@@ -12,23 +12,23 @@ import click
 
 from benchmarks.synthetic import make_photos
 
-__all__ = ["PhotoSet", "photo_set"]
+__all__ = ["SampleSet", "photo_set"]
 
 SUFFIXES = (".jpg", ".jpeg")
 
 
 @dataclass(frozen=True, slots=True)
-class PhotoSet:
-    """A flat folder of ``samples`` files; ``home`` is the folder of all that belongs to this set."""
+class SampleSet:
+    """``samples`` in ``path``, here a flat folder of files; ``home`` is the folder of all that belongs to this set."""
 
     home: Path
-    photos: Path
+    path: Path
     samples: int
     size_bytes: int
     distinct: int
 
 
-def photo_set(root: Path, *, photos: Path | None, gigabytes: float) -> PhotoSet:
+def photo_set(root: Path, *, photos: Path | None, gigabytes: float) -> SampleSet:
     """Link the JPEGs below ``photos``, or made ones, again and again; made once for the same names, sizes and size."""
     source = photos or make_photos(root / "made-photos")
     paths = sorted(path for path in source.rglob("*") if path.suffix.lower() in SUFFIXES)
@@ -47,7 +47,7 @@ def photo_set(root: Path, *, photos: Path | None, gigabytes: float) -> PhotoSet:
         for number in range(len(paths), repeats * len(paths)):
             os.link(photo_folder / _name(number % len(paths)), photo_folder / _name(number))
         complete.touch()
-    return PhotoSet(home, photo_folder, repeats * len(paths), repeats * sum(sizes), len(paths))
+    return SampleSet(home, photo_folder, repeats * len(paths), repeats * sum(sizes), len(paths))
 
 
 def _name(number: int) -> str:

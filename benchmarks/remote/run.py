@@ -17,14 +17,14 @@ import click
 from rich.console import Console
 
 from benchmarks.peers.environments import interpreter, process_environment, versions
-from benchmarks.remote.photo_set import PhotoSet, photo_set
+from benchmarks.remote.photo_set import SampleSet, photo_set
 from benchmarks.remote.tables import table
 from benchmarks.remote.work import BATCH_SIZE, RemoteWork
 from benchmarks.report import result_path, write_result
 from benchmarks.rounds import CaseError, interleaved, run_process
 from tests.servers.fault_server import Fault, FaultServer, Request, why_no_nginx
 
-__all__ = ["CASES", "Case", "main"]
+__all__ = ["CASES", "DATA", "FAR", "Case", "counted", "main", "measured", "packed_set"]
 
 DATA = Path(__file__).parent.parent / ".data"
 FAR = (Fault(kind="delay", seconds=0.03), Fault(kind="pace", rate=60_000_000))
@@ -34,13 +34,32 @@ PACK_TIMEOUT_S, RUN_TIMEOUT_S = 1200.0, 900.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A peer, the server's faults, and how much of the set may be kept (``cache``: a share of it, with two epochs)."""
+    """
+    A peer, the server's faults, and how much of the set may be kept (``cache``: a share of it, with two epochs).
+
+    ``shards``, ``full`` and ``readers`` are for rows: see ``RemoteWork``.
+    """
 
     module: str
     environment: str = ""
     faults: tuple[Fault, ...] = FAR
     is_remote: bool = True
     cache: float = 0.0
+    shards: int = 0
+    full: bool = False
+    readers: int = 0
+
+    @property
+    def folder(self) -> str:
+        """Where the set of this case lies, in the home of its samples."""
+        return f"{self.module}-{self.shards}" if self.shards else self.module
+
+    def work(self, source: SampleSet, threads: int) -> RemoteWork:
+        """What its peer is asked to do, before anything lies behind a URL."""
+        return RemoteWork(
+            source.path, source.home / self.folder, source.samples, threads,
+            shards=self.shards, full=self.full, readers=self.readers,
+        )  # fmt: skip
 
 
 CASES = {
@@ -70,11 +89,9 @@ def main(photos: Path | None, gigabytes: float, rounds: int, threads: int, only:
     if reason := why_no_nginx():
         raise click.ClickException(reason)
     source = photo_set(DATA, photos=photos, gigabytes=gigabytes)
-    packed = {case.module: _packed(case, source, threads) for case in cases.values()}
+    packed = {case.folder: packed_set(case, source, threads) for case in cases.values()}
     with FaultServer(source.home) as server:
-        results = interleaved(
-            cases, lambda name: _measured(cases[name], source, packed, server, threads), rounds=rounds
-        )
+        results = interleaved(cases, lambda name: measured(cases[name], source, packed, server, threads), rounds=rounds)
     settings = {
         "photos": "given" if photos else "made", "distinct": source.distinct, "samples": source.samples,
         "photo_bytes": source.size_bytes, "batch_size": BATCH_SIZE, "rounds": rounds, "threads": threads,
@@ -90,33 +107,33 @@ def main(photos: Path | None, gigabytes: float, rounds: int, threads: int, only:
         click.echo(f"written: {path.relative_to(DATA.parent.parent)}")
 
 
-def _packed(case: Case, source: PhotoSet, threads: int) -> dict[str, Any]:
+def packed_set(case: Case, source: SampleSet, threads: int) -> dict[str, Any]:
     """What packing took, now or when it was done; ``{"failed": why}`` where it cannot be done."""
-    folder = source.home / case.module
+    folder = source.home / case.folder
     done = folder.with_suffix(".json")
     try:
         interpreter(case.environment)
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            work = RemoteWork(source.photos, folder, source.samples, threads)
-            done.write_text(json.dumps(_run(case, "pack", work, timeout_s=PACK_TIMEOUT_S)))
+            done.write_text(json.dumps(_run(case, "pack", case.work(source, threads), timeout_s=PACK_TIMEOUT_S)))
     except CaseError as exc:
         return {"failed": str(exc)}
     return dict(json.loads(done.read_text()))
 
 
-def _measured(
-    case: Case, source: PhotoSet, packed: dict[str, dict[str, Any]], server: FaultServer, threads: int
+def measured(
+    case: Case, source: SampleSet, packed: dict[str, dict[str, Any]], server: FaultServer, threads: int
 ) -> dict[str, Any]:
-    if "failed" in packed[case.module]:
-        raise CaseError(packed[case.module]["failed"])
+    """A run in a fresh process, and what the server saw of it."""
+    if "failed" in packed[case.folder]:
+        raise CaseError(packed[case.folder]["failed"])
     server.clear()
     server.set_faults(*case.faults)
     with tempfile.TemporaryDirectory(dir=source.home) as scratch:
-        work = RemoteWork(source.photos, source.home / case.module, source.samples, threads).reading(
-            f"{server.url}/{case.module}" if case.is_remote else "",
+        work = case.work(source, threads).reading(
+            f"{server.url}/{case.folder}" if case.is_remote else "",
             Path(scratch),
-            cache_bytes=int(case.cache * packed[case.module]["size_bytes"]),
+            cache_bytes=int(case.cache * packed[case.folder]["size_bytes"]),
             epochs=2 if case.cache else 1,
         )
         result = _run(case, "load", work, timeout_s=RUN_TIMEOUT_S)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-__all__ = ["table"]
+__all__ = ["row_table", "table"]
 
 _Run = dict[str, Any]
 
@@ -27,6 +27,25 @@ def table(report: dict[str, Any]) -> Table:
         result.add_column(heading, justify="left" if heading == "case" else "right")
     for name, runs in report["runs"].items():
         result.add_row(name, *_cells(runs, settings["photo_bytes"]))
+    for name, reason in report["failed"].items():
+        result.add_row(name, reason)
+    return result
+
+
+def row_table(report: dict[str, Any]) -> Table:
+    """One line a case: medians; bytes are those of the rows, whatever a format adds to them."""
+    settings = report["settings"]
+    size = settings["samples"] * settings["row_bytes"]
+    result = Table(title=f"{settings['samples']:,} rows of {settings['row_bytes']} bytes, {settings['rounds']} rounds")
+    for heading in ("case", "first batch s", "all s", "CPU-s", "requests", "bytes/rows", "moved", "apart"):
+        result.add_column(heading, justify="left" if heading == "case" else "right")
+    for name, runs in report["runs"].items():
+        cells = [f"{_median(runs, lambda run, key=key: run[key]):.2f}" for key in ("first_batch_s", "wall_s", "cpu_s")]
+        cells.append(f"{_median(runs, lambda run: run['requests']['gets'] + run['requests']['others']):,.0f}")
+        cells.append(f"{_median(runs, lambda run: run['requests']['sent_bytes'] / size):.3f}")
+        if "moved" in runs[0]:
+            cells += [f"{_median(runs, lambda run, key=key: run[key]):.3f}" for key in ("moved", "apart")]
+        result.add_row(name, *cells)
     for name, reason in report["failed"].items():
         result.add_row(name, reason)
     return result

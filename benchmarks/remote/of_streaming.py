@@ -1,0 +1,54 @@
+"""MosaicML Streaming: rows in MDS shards behind S3, its StreamingDataset and StreamingDataLoader."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+from benchmarks.peers.streaming_library import MDSWriter, StreamingDataset  # isort: skip - makes streaming importable
+import streaming
+
+from benchmarks.remote.work import RemoteWork, joined
+
+__all__ = ["pack_rows", "rows"]
+
+_ROW_BYTES = 136  # with its size and its place
+
+
+def pack_rows(work: RemoteWork) -> None:
+    """Shards of as many rows each."""
+    limit = work.shard_rows * _ROW_BYTES + 1000
+    with MDSWriter(out=str(work.packed), columns={"row": "bytes"}, size_limit=limit) as writer:
+        for row in (row for shard in work.row_shards() for row in shard):
+            writer.write({"row": row.tobytes()})
+
+
+def rows(work: RemoteWork) -> Iterable[Any]:
+    """Shards are copied into ``scratch``; the server's first folder is the bucket. Each reader is a node of its own."""
+    server = urlsplit(work.url)
+    os.environ.update(
+        S3_ENDPOINT_URL=f"http://{server.netloc}",
+        AWS_ACCESS_KEY_ID="any",
+        AWS_SECRET_ACCESS_KEY="any",
+        AWS_DEFAULT_REGION="us-east-1",
+    )
+    if work.readers:  # they come one after the other, and would wait for each other for ever
+        os.environ.update(RANK=str(work.reader), WORLD_SIZE=str(work.readers), LOCAL_WORLD_SIZE="1")
+        streaming.base.dataset.maybe_init_dist = lambda: False
+    dataset = StreamingDataset(
+        remote=f"s3:/{server.path}",
+        local=str(work.scratch / str(work.reader)),
+        shuffle=True,
+        batch_size=work.row_batch,
+    )
+    for stream in dataset.streams:  # forked workers would share the connection that index.json came by
+        stream._downloader.clean_up()
+    return streaming.StreamingDataLoader(
+        dataset,
+        batch_size=work.row_batch,
+        num_workers=0 if work.readers else work.workers,
+        drop_last=False,
+        collate_fn=lambda samples: joined(sample["row"] for sample in samples),
+    )
