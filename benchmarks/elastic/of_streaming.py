@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.streaming_library import MDSWriter, Stream, StreamingDataset
+from benchmarks.peers.streaming_library import MDSWriter, Stream, StreamingDataLoader, StreamingDataset
 
 __all__ = ["loader", "mixture", "numbers", "pack"]
 
@@ -35,8 +35,6 @@ def mixture(folder: Path, batch_size: int) -> Any:
 
 
 def _loader(batch_size: int, **source: Any) -> Any:
-    from streaming import StreamingDataLoader
-
     dataset = StreamingDataset(**source, shuffle=True, batch_size=batch_size)
     return StreamingDataLoader(dataset, batch_size=batch_size, num_workers=0)
 

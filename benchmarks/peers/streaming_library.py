@@ -14,6 +14,6 @@ if torch.version.cuda is None:
     for _name in ("nms", "qnms"):
         _LIBRARY.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
-from streaming import MDSWriter, Stream, StreamingDataset
+from streaming import MDSWriter, Stream, StreamingDataLoader, StreamingDataset
 
-__all__ = ["MDSWriter", "Stream", "StreamingDataset"]
+__all__ = ["MDSWriter", "Stream", "StreamingDataLoader", "StreamingDataset"]
