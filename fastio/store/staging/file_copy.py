@@ -397,6 +397,12 @@ class DownloadMover:
         """Whether ``stop`` was called."""
         return self._stopped.is_set()
 
+    def give_way(self, seconds: float) -> None:
+        """Wait until the first batch of an epoch is there, at most so long."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and (self.wanted is None or self.wanted.is_waiting):
+            self.pause(POLL_S)
+
     def pause(self, seconds: float) -> None:
         """Sleep, or raise StageStopped as soon as it is stopped."""
         if self._stopped.wait(seconds):

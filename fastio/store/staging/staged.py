@@ -263,7 +263,7 @@ def _version(status: os.stat_result) -> Version:
 
 # BackgroundStage: copies a store in a thread of this process, while epochs read it.
 
-_HEAD_START_S = 1.0  # that a first batch has which is asked for as soon as the store is opened
+_HEAD_START_S = 1.0  # at most, for a first batch that is asked for as soon as the store is opened
 _JOIN_S = 5.0
 _LOOK_S = 1.0  # between looks whether another process still copies
 
@@ -333,7 +333,7 @@ class _Work:
     def _run(self) -> None:
         waiting = Waiting(_LOG.info, pause=self._pause)
         try:
-            self.mover.pause(_HEAD_START_S)
+            self.mover.give_way(_HEAD_START_S)
             copy_store(self._path, self._folder, self._options, self.mover, waiting)
         except StageStopped:
             return
