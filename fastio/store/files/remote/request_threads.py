@@ -259,7 +259,7 @@ def _weight(wanted: ByteRange) -> float:
 
 # InFlight: how many requests run at once, found by trying while the rate grows.
 
-FEWEST = 8  # at the start
+FEWEST = 16  # at the start
 MOST = 64
 _GAIN = 1.1  # a larger limit must be so many times faster to stay
 _ROUNDS = 64  # at a limit that proved best, before a larger one is tried again
@@ -267,7 +267,7 @@ _ROUNDS = 64  # at a limit that proved best, before a larger one is tried again
 
 class InFlight:
     """
-    The limit of requests in flight: 8 at first, at most 64.
+    The limit of requests in flight: 16 at first, at most 64.
 
     It is compared in rounds of twice as many answers as the limit. While a larger limit brings more bytes a second,
     the next larger one is tried; otherwise the one before it comes back. Only times count in which requests waited
@@ -308,7 +308,7 @@ class InFlight:
             self.limit, self._last, self._rest = self._last[0], None, _ROUNDS
         elif self.limit < MOST:
             self._last = self.limit, rate
-            self.limit = min(MOST, self.limit + max(1, self.limit // 2))
+            self.limit = min(MOST, 2 * self.limit)
 
     def _restart(self) -> None:
         self._answers = 0

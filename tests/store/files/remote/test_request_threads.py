@@ -18,9 +18,9 @@ from fastio.store.files.remote.request_threads import ByteRange, Download, Downl
 from fastio.types.spans import Spans
 
 
-@pytest.mark.parametrize(("size", "at_once"), [(1 << 20, 8), (256 << 10, 16), (1000, 64)])
+@pytest.mark.parametrize(("size", "at_once"), [(1 << 20, 16), (256 << 10, 32), (1000, 64)])
 def test_small_requests_at_once(size: int, at_once: int) -> None:
-    """At the start 8 large requests are under way, twice as many of half a full one, eight times as many tiny ones."""
+    """At the start 16 large requests are under way, twice as many of half a full one, and 64 tiny ones, the most."""
     under_way, most, all_sent = 0, 0, asyncio.Event()
 
     async def load(_: ByteRange) -> NDArray[np.uint8]:
