@@ -53,7 +53,9 @@ class Openings:
             with contextlib.suppress(KeyError):  # another thread has let it go meanwhile
                 self._open.move_to_end(number)
             return file
-        file = self._open[number] = self._open_file(number)  # two threads may open it at once
+        # Two threads may open it at once. The first one's stays: a value that is replaced ends within the table's step,
+        # which another thread may then enter, and OrderedDict loses entries.
+        file = self._open.setdefault(number, self._open_file(number))
         while len(self._open) > self._most:
             with contextlib.suppress(KeyError):  # others have let all go meanwhile
                 self._open.popitem(last=False)[1].release()
