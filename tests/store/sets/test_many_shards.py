@@ -7,7 +7,7 @@ import pickle
 import signal
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -188,6 +188,35 @@ def test_threads_share_the_open_files(path: str) -> None:
             store.sources[number].path for number in order
         ]
         assert len(openings) <= MOST
+
+
+class _File:
+    """A file that says when nobody has it any more."""
+
+    def __init__(self, ended: Callable[[], object]) -> None:
+        self._ended = ended
+
+    def release(self) -> None:
+        """As that of a file."""
+
+    def __del__(self) -> None:
+        self._ended()
+
+
+def test_a_file_that_two_threads_open_at_once() -> None:
+    """Another thread may read where one of both files ends; played here in one thread, step by step."""
+    begun: list[int] = []
+
+    def open_file(number: int) -> Any:
+        begun.append(number)
+        if begun == [0]:
+            openings.opened(0)  # by another thread
+        return _File((lambda: openings.opened(1)) if begun == [0, 0] else int)
+
+    openings = Openings(open_file, 1)
+    for number in range(4):
+        openings.opened(number)
+    assert len(openings) == 1
 
 
 def test_how_many_stay_open() -> None:
