@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,7 @@ __all__ = [
     "FarIntervals",
     "Intervals",
     "Shard",
+    "ShardSequence",
     "bytes_from",
     "check_array",
     "check_spans",
@@ -168,6 +170,24 @@ class Shard:
     def key(self, index: int) -> str:
         """Return the key of a sample."""
         return key_text(self.keys[index])
+
+
+class ShardSequence(Sequence[Shard]):
+    """Shards that are made when somebody looks at them: ``shard_at`` makes one."""
+
+    @abstractmethod
+    def shard_at(self, number: int) -> Shard:
+        """Return the shard of a number from 0."""
+        ...
+
+    @overload
+    def __getitem__(self, number: int) -> Shard: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Shard]: ...
+    def __getitem__(self, number: int | slice) -> Shard | Sequence[Shard]:
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        return self.shard_at(range(len(self))[number])
 
 
 def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: ByteSource | None = None) -> Shard:

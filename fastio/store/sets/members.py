@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from fastio.store.formats.format import Format
 from fastio.store.index.arrays import IndexArray, Keys, totals_of
 from fastio.store.index.numbered_keys import keys_of_index
 from fastio.store.index.seal import Seal, counts_name, find_seal
-from fastio.store.index.sealed import Intervals, Shard, bytes_from, intervals_of
+from fastio.store.index.sealed import Intervals, Shard, ShardSequence, bytes_from, intervals_of
 from fastio.store.index.store import JoinedIndex
 from fastio.store.protocol import IN_PLACE
 from fastio.store.sets.set_object import SetMember, SetObject
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-class MemberShards(Sequence[Shard]):
+class MemberShards(ShardSequence):
     """
     The shards of ``set_object`` in its order; ``sources`` are their files, ``seals`` those that were read, by number.
 
@@ -77,14 +77,8 @@ class MemberShards(Sequence[Shard]):
     def __len__(self) -> int:
         return len(self.joined.sources)
 
-    @overload
-    def __getitem__(self, number: int) -> Shard: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Shard]: ...
-    def __getitem__(self, number: int | slice) -> Shard | Sequence[Shard]:
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
-        number = range(len(self))[number]
+    def shard_at(self, number: int) -> Shard:
+        """See ShardSequence."""
         joined, first, stop = self.joined, int(self._firsts[number]), int(self._firsts[number + 1])
         joined_keys = np.frombuffer(self._keys.joined(first, stop), np.uint8)
         return Shard(

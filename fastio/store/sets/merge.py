@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from fastio.errors import SchemaError, StoreError, StoreNotFound
 from fastio.store import open_store
@@ -22,7 +22,7 @@ from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.index.metadata import merged_metadata
 from fastio.store.index.seal import set_checksum
-from fastio.store.index.sealed import Shard
+from fastio.store.index.sealed import Shard, ShardSequence
 from fastio.store.index.store import SealedStore
 from fastio.store.sets.names import SET_SUFFIX, listed_name
 from fastio.store.sets.seal import seal_set, sealed_member
@@ -120,7 +120,7 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
     )
 
 
-class _AllShards(Sequence[Shard]):
+class _AllShards(ShardSequence):
     """The shards of several stores, one store after the other; those of a set are made when they are looked at."""
 
     def __init__(self, stores: Sequence[SealedStore]) -> None:
@@ -130,14 +130,8 @@ class _AllShards(Sequence[Shard]):
     def __len__(self) -> int:
         return self._ends[-1]
 
-    @overload
-    def __getitem__(self, number: int) -> Shard: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Shard]: ...
-    def __getitem__(self, number: int | slice) -> Shard | Sequence[Shard]:
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
-        number = range(len(self))[number]
+    def shard_at(self, number: int) -> Shard:
+        """See ShardSequence."""
         which = bisect_right(self._ends, number)
         return self._of_stores[which][number - self._ends[which] + len(self._of_stores[which])]
 
@@ -299,5 +293,8 @@ def _members(store: SealedStore, out: str) -> list[SetMember]:
     names = [listed_name(path, out) for path in store.shard_paths]
     if store.set_object is not None:
         return [replace(member, name=name) for member, name in zip(store.set_object.members, names, strict=True)]
-    seals = [shard.seal for shard in store.shards]
-    return [sealed_member(name, seal) for name, seal in zip(names, seals, strict=True) if seal is not None]
+    members = []
+    for name, shard in zip(names, store.shards, strict=True):
+        assert shard.seal is not None, "checked"
+        members.append(sealed_member(name, shard.seal))
+    return members

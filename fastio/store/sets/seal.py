@@ -5,7 +5,6 @@ from __future__ import annotations
 import filecmp
 from collections.abc import Sequence
 from pathlib import Path
-from typing import overload
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files import Read
@@ -15,7 +14,7 @@ from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats.format import Format
 from fastio.store.index.seal import Seal, read_seal
-from fastio.store.index.sealed import Shard, read_shard
+from fastio.store.index.sealed import Shard, ShardSequence, read_shard
 from fastio.store.scratch import ScratchFolder
 from fastio.store.sets.set_object import SetMember, SetObject, check_keys, current_set, read_set, write_set
 from fastio.store.store_folder import StoreFolder, other_version
@@ -44,7 +43,7 @@ def sealed_member(name: str, seal: Seal) -> SetMember:
     return SetMember(name, seal.count, seal.file_size, seal.file_crc, seal.plan)
 
 
-class SealedShards(Sequence[Shard]):
+class SealedShards(ShardSequence):
     """
     The shards of these names, which were sealed alone, opened in this order; ``members`` is how a set lists them.
 
@@ -65,14 +64,8 @@ class SealedShards(Sequence[Shard]):
     def __len__(self) -> int:
         return len(self.members)
 
-    @overload
-    def __getitem__(self, number: int) -> Shard: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Shard]: ...
-    def __getitem__(self, number: int | slice) -> Shard | Sequence[Shard]:
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
-        number = range(len(self))[number]
+    def shard_at(self, number: int) -> Shard:
+        """See ShardSequence."""
         if number < len(self._open):
             return self._open[number]
         expected = self.members[number]
