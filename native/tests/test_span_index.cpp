@@ -124,8 +124,24 @@ void test_entries_of_a_width() {
   EXPECT((lengths == std::array<std::int64_t, 3>{1, 9, 0}));
 }
 
+// An index of four samples in a file of 100 bytes, whose starts and checksums are compared.
+fastio::SpanIndex checked_index(const std::vector<std::int64_t>& starts,
+                                const std::vector<std::int64_t>& sizes,
+                                const std::vector<std::uint32_t>& known,
+                                fastio::Pieces& start_pieces, fastio::Pieces& known_pieces) {
+  static constexpr std::array<std::int64_t, 1> ends{4}, limits{100};
+  return {ends,
+          limits,
+          {bytes_of(starts).data(), 8, 1, 0, &start_pieces},
+          {bytes_of(sizes).data(), 8, 1, 0, nullptr},
+          known.data(),
+          &known_pieces,
+          4,
+          -1,
+          1};
+}
+
 void test_damage_is_seen_where_it_is_touched() {
-  const std::array<std::int64_t, 1> ends{4}, limits{100};
   std::vector<std::int64_t> starts{0, 1, 2, 3}, sizes{1, 1, 1, 1};
   std::vector<std::uint32_t> known{7, 8, 9, 10};
   const auto sums_of = [](fastio::Bytes bytes) {
@@ -135,15 +151,7 @@ void test_damage_is_seen_where_it_is_touched() {
   const auto start_sums = sums_of(bytes_of(starts)), known_sums = sums_of(bytes_of(known));
   fastio::Pieces start_pieces(bytes_of(starts), start_sums, 16);
   fastio::Pieces known_pieces(bytes_of(known), known_sums, 8);
-  const fastio::SpanIndex index{ends,
-                                limits,
-                                {bytes_of(starts).data(), 8, 1, 0, &start_pieces},
-                                {bytes_of(sizes).data(), 8, 1, 0, nullptr},
-                                known.data(),
-                                &known_pieces,
-                                4,
-                                -1,
-                                1};
+  const auto index = checked_index(starts, sizes, known, start_pieces, known_pieces);
   starts[3] ^= 1;
   known[1] ^= 1;
   std::array<std::int32_t, 2> shard{};
@@ -157,7 +165,6 @@ void test_damage_is_seen_where_it_is_touched() {
 }
 
 void test_what_was_not_compared_is_told() {
-  const std::array<std::int64_t, 1> ends{4}, limits{100};
   const std::vector<std::int64_t> starts{0, 1, 2, 3}, sizes{1, 1, 1, 1};
   const std::vector<std::uint32_t> known{7, 8, 9, 10};
   const std::array<std::uint32_t, 2> start_sums{fastio::crc32(bytes_of(starts).first(16)),
@@ -165,15 +172,7 @@ void test_what_was_not_compared_is_told() {
   const std::array<std::uint32_t, 1> known_sums{fastio::crc32(bytes_of(known))};
   fastio::Pieces start_pieces(bytes_of(starts), start_sums, 16);
   fastio::Pieces known_pieces(bytes_of(known), known_sums, 16);
-  const fastio::SpanIndex index{ends,
-                                limits,
-                                {bytes_of(starts).data(), 8, 1, 0, &start_pieces},
-                                {bytes_of(sizes).data(), 8, 1, 0, nullptr},
-                                known.data(),
-                                &known_pieces,
-                                4,
-                                -1,
-                                1};
+  const auto index = checked_index(starts, sizes, known, start_pieces, known_pieces);
   const std::array<std::int64_t, 4> samples{0, 1, 3, -1};
   const auto found = fastio::unseen(index, samples, true);
   EXPECT(found.size() == 3);  // the two pieces of starts, and that of all checksums
