@@ -748,6 +748,13 @@ class SpanIndex:
         sample that does not exist.
         """
 
+    def look_ahead(self, indices: NDArray[np.int64], pool: ThreadPool | None = None, *, checksums: bool) -> Job | None:
+        """
+        Read and compare what ``pick`` of these samples will look at; None when all of the
+        index was compared. It waits for the disk: give it a pool of its own. ``pick`` finds
+        the damage.
+        """
+
 def count_jpegs(spans: Spans) -> tuple[int, int, int]:
     """
     How many spans are JPEGs; of these, how many are progressive, and how many have four

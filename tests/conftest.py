@@ -20,7 +20,14 @@ from fastio._native import Buffers
 from fastio.store import FORMATS, SampleBatch, create_store
 from fastio.types.schema import COLUMN, IMAGE, Field, Schema
 from fastio.types.spans import Spans
-from tests.servers.fixtures import bucket, fault_server_of_session, faults, object_server, served  # noqa: F401 - fixtures
+from tests.servers.fixtures import (  # noqa: F401 - fixtures
+    bucket,
+    fault_server_of_session,
+    faults,
+    no_hedging,
+    object_server,
+    served,
+)
 from tests.warm_python import WarmPython
 
 SUFFIXES = tuple(each.suffixes[0].removeprefix(".") for each in FORMATS.values())

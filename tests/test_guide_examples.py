@@ -27,12 +27,19 @@ from tests.conftest import encode, pictures, write_store
 from tests.converters.sources import layouts
 from tests.converters.text.bpe import saved, train
 from tests.converters.text.chat_templates import SPECIAL, TEMPLATES
-from tests.converters.trees import class_folders, flat, picture
+from tests.converters.trees import class_folders, flat, picture, tree
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
 
 GUIDE = Path(__file__).parent.parent / "fastio" / "guide"
-# A word of each example that runs elsewhere: under Lightning, accelerate, transformers, torchvision, on several ranks.
-ELSEWHERE = ("fastio.integrations", "from transformers import", "from torchvision", "init_device_mesh")
+# A word of each example that runs elsewhere: under Lightning, accelerate, transformers, torchvision, on several ranks;
+# under torchft nowhere.
+ELSEWHERE = (
+    "fastio.integrations",
+    "from transformers import",
+    "from torchvision",
+    "from torchft import",
+    "init_device_mesh",
+)
 # What the machine of a test lacks, and what would only take time here.
 INSTEAD = {'device="cuda"': 'device="cpu"', "num_workers=4": "num_workers=0", ", 256, ": ", 8, "}
 
@@ -56,7 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in labels:
         (path / "masks" / name).write_bytes(picture(1, mode="L"))
     boxes = {"labels/train/a.txt": "0 0.5 0.5 0.1 0.1\n"}
-    layouts.write(path / "yolo", {**layouts.pictures("images/train/a.jpg"), **boxes})
+    tree(path / "yolo", {**layouts.pictures("images/train/a.jpg"), **boxes})
     fields = ("image", "mask", "caption", "boxes", "kinds", "label")
     write_fields(path / "scenes.tar", scenes(9), {name: TYPES[name] for name in fields})
     for name in ("train", "web", "code"):

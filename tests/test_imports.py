@@ -106,6 +106,31 @@ print(np.stack(pictures).tobytes().hex())
     assert pixels[0] == pixels[1] != b""
 
 
+@pytest.mark.parametrize("read", ["map", "pread"])
+def test_a_first_batch_imports_no_masked_arrays(read: str, folder: Path) -> None:
+    """They take more memory and CPU time than all else up to it: of pictures, of shards, of token ids in any order."""
+    write = """
+import numpy as np
+from fastio import Writer
+with Writer("ids.h5", {"tokens": "tokens16"}, overwrite=True) as writer:
+    for length in range(1, 30):
+        writer.write({"tokens": np.arange(length, dtype=np.uint16)})
+"""
+    load = f"""
+from fastio import FastDataset, FastLoader, LengthBucketSampler
+from fastio.transforms import CenterCrop
+ids = FastDataset("ids.h5", read="{read}")
+buckets = LengthBucketSampler(ids.column("length"), batch_size=4)
+next(iter(FastLoader(ids, 4, shuffle="full", collate="pad", output="numpy")))
+next(iter(FastLoader(ids, batch_sampler=buckets, collate="pad", output="numpy")))
+for store in ("s.lmdb", "s-%06d.tar"):
+    pictures = FastDataset(store, read="{read}")
+    next(iter(FastLoader(pictures, 2, shuffle=True, transforms=[CenterCrop(8)], output="numpy")))
+"""
+    run(write, folder)
+    assert "numpy.ma" not in run(load, folder)
+
+
 def test_what_needs_torch_says_so() -> None:
     """Where torch is missing, its first use says in one line what to install."""
     script = f"{NO_TORCH}\nfrom fastio import DevicePrefetcher\ntry: DevicePrefetcher([])\nexcept ImportError as exc: "

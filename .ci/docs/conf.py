@@ -39,7 +39,8 @@ _INTERNAL = (
         "samplers.order.Division",
         "samplers.lanes.Windows",
     ),
-    *("store.files.byte_source.ByteSource", "store.files.byte_source.StoreFiles", "store.sets.set_object.SetMember"),
+    *("store.files.byte_source.ByteSource", "store.files.byte_source.Prefetch", "store.files.byte_source.StoreFiles"),
+    "store.sets.set_object.SetMembers",
     *("store.index.arrays.IndexArrays", "store.index.far_points.FarSpans", "store.index.sealed.FarIntervals"),
     *("transforms.batch.program.PixelTransform", "transforms.canvas.Canvas", "transforms.joint.JointTransform"),
     *(

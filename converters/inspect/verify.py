@@ -88,7 +88,6 @@ def verify(
     jobs = jobs or available_cpus()
     opened = open_with_fields(path, remote=remote, unpacked=unpacked)
     with opened as store, closing(_native.ThreadPool(jobs)) as pool:
-        shards = [shard for each in stores_of(store) for shard in each.shards]
         problems = [_named(damage) for each in stores_of(store) for damage in verify_store(each, pool=pool)]
         if progress is not None:
             progress(len(store), store.size_bytes)
@@ -112,7 +111,7 @@ def verify(
             path=os.fspath(path),
             samples=len(store),
             size_bytes=store.size_bytes,
-            checksums=all(shard.is_sealed or shard.checksums for shard in shards),
+            checksums=all(shard.is_sealed or shard.checksums for each in stores_of(store) for shard in each.shards),
             decoded=decoded,
             parsed=parsed,
             compared=result.samples,

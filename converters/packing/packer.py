@@ -48,6 +48,7 @@ from fastio.store.jump_tables import JumpRule
 from fastio.store.kinds.registry import SOURCES
 from fastio.store.kinds.scan import Problem
 from fastio.store.sets.names import NumberedName
+from fastio.store.sets.seal import ShardFiles
 from fastio.store.write.atomic import COMPLETE
 from fastio.store.write.target import Target
 from fastio.types.units import counted
@@ -307,7 +308,7 @@ def _packed_stream(planned: PlannedSet, stream_of: PackStream, begun: float) -> 
         options.progress(sum(shard.member.count for shard in kept.values()), 0)
     stream = stream_of(planned, kept)
     made = _made(planned, stream.pack(), kept=len(kept))
-    opened = {number: open_shard(planned.folder, planned.name(number), planned.target.format) for number in made}
+    opened = {number: open_shard(planned.files, planned.name(number)) for number in made}
     shards = {**kept, **opened}
     missing: Sequence[int] = ()
     others: Mapping[int, PlannedShard] = {}
@@ -333,7 +334,7 @@ def _packed(planned: PlannedSet, make: PackShards, begun: float) -> PackReport:
         options.progress(sum(shard.member.count for shard in kept.values()), 0)
     absent = [number for number in numbers if number not in kept]
     made = _made(planned, make(planned, absent), kept=len(kept))
-    opened = {number: open_shard(planned.folder, planned.name(number), planned.target.format) for number in made}
+    opened = {number: open_shard(planned.files, planned.name(number)) for number in made}
     shards = {**kept, **opened}
     missing: Sequence[int] = ()
     if options.part is None:
@@ -417,7 +418,7 @@ def _as_begun(plan: PackPlan | StreamPlan, out: str, options: PackOptions) -> Pa
         if target.number_of(name) is None or name in listed:
             continue
         try:
-            digest = open_shard(folder, name, target.format).member.plan
+            digest = open_shard(ShardFiles(folder, target.format), name).member.plan
         except StoreError:
             continue
         return others.get(digest, plan)
@@ -491,9 +492,9 @@ def _seal(planned: PlannedSet, shards: Mapping[int, PlannedShard]) -> None:
         if planned.options.append:
             assert planned.current is not None, "checked"
             name = str(planned.source.metadata.get("source", {}).get("name"))
-            seal_appended(planned.target, ordered, planned.current, name, remote=planned.options.remote)
+            seal_appended(planned.target, planned.files, ordered, planned.current, name, remote=planned.options.remote)
         else:
-            seal_shards(planned.target, planned.folder, ordered, planned.current, remote=planned.options.remote)
+            seal_shards(planned.target, planned.files, ordered, planned.current, remote=planned.options.remote)
     except BaseException as exc:
         if not any(COMPLETE in note for note in getattr(exc, "__notes__", ())):
             _note(exc, planned, len(ordered))

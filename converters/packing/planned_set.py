@@ -28,7 +28,7 @@ from fastio.store.folders import folder_of
 from fastio.store.index.sealed import seal_of
 from fastio.store.protocol import SampleWriter
 from fastio.store.sets.names import NumberedName, set_path
-from fastio.store.sets.seal import read_member
+from fastio.store.sets.seal import ShardFiles
 from fastio.store.sets.set_object import SetObject, read_set
 from fastio.store.store_folder import StoreFolder, other_version
 from fastio.store.write.atomic import exists, undisturbed, writing
@@ -133,6 +133,11 @@ class PlannedSet:
         return self._numbered.of(self.base + number)
 
     @cached_property
+    def files(self) -> ShardFiles:
+        """The shards that are there."""
+        return ShardFiles(self.folder, self.target.format)
+
+    @cached_property
     def _numbered(self) -> NumberedName:
         """The name of all shards."""
         numbered = self.target.numbered
@@ -160,7 +165,7 @@ class PlannedSet:
     def _existing(self, number: int) -> PlannedShard | None:
         name = self.name(number)
         try:
-            shard = open_shard(self.folder, name, self.target.format)
+            shard = open_shard(self.files, name)
         except StoreCorrupt:
             return None
         except StoreIncomplete:
@@ -302,7 +307,7 @@ class PlannedSet:
         if listed is None:
             return
         try:
-            _, there = read_member(self.folder, name, self.target.format)
+            _, there = self.files.read(name)
         except StoreError:
             return  # missing or damaged
         if there == listed:
@@ -311,7 +316,7 @@ class PlannedSet:
     def _is_twin(self, number: int) -> bool:
         """Whether someone else gave the name to the same shard meanwhile."""
         try:
-            shard = open_shard(self.folder, self.name(number), self.target.format)
+            shard = open_shard(self.files, self.name(number))
         except StoreError:
             return False
         return self._is_of_plan(shard, number)
@@ -373,7 +378,7 @@ class PlannedSet:
         """Yield the shards that can be opened; others are checked when it is their turn to be packed."""
         for name in names:
             with suppress(StoreError):
-                yield open_shard(self.folder, name, self.target.format)
+                yield open_shard(self.files, name)
 
 
 def _are_there(files: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from fastio.converters.pictures.counts import JpegCounts, LossyMasks, joined_jpegs
+from fastio.converters.pictures.counts import JpegCounts, LossyMasks, noted_jpegs
 from fastio.converters.pictures.raw import Raw
 from fastio.converters.pictures.transcode import Transcode
 from fastio.converters.sources.places import Places, entries, joined_places
@@ -198,7 +198,8 @@ def join_records(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     texts: TextCounts | None = None
     documents: DocumentCounts | None = None
     masks: dict[str, dict[str, Any]] = {}
-    records = list(records)
+    jpegs = Counter[str]()
+    places: dict[str, list[Places]] = {name: [] for name in _PLACES}
     for record in records:
         joined["samples"] += record["samples"]
         joined["payload_bytes"] += record["payload_bytes"]
@@ -213,17 +214,19 @@ def join_records(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for name, lossy in record.get("lossy_masks", {}).items():
             known = masks.setdefault(name, {"jpegs": 0, "masks": 0, "first": lossy["first"]})
             known["jpegs"] += lossy["jpegs"]
+        jpegs.update(record.get("jpegs", {}))
+        for name in _PLACES & record.keys():
+            places[name].append(record[name])
     for known in masks.values():
         known["masks"] = joined["samples"]
     if documents is None:
         for name in ("misnamed", "skipped"):
             joined[name].sort(key=lambda entry: entry["key"])
-    places = {name: joined_places(record.get(name, {}) for record in records) for name in ("blank_lines", "cut")}
     return {
         **joined,
-        **places,
+        **{name: joined_places(parts) for name, parts in places.items()},
         "lossy_masks": masks,
-        "jpegs": joined_jpegs(records),
+        "jpegs": noted_jpegs(jpegs),
         "texts": texts,
         "documents": documents,
     }

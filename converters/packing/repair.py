@@ -29,6 +29,7 @@ from fastio.store.formats import FORMATS, holds_shards
 from fastio.store.jump_tables import JumpRule
 from fastio.store.sets.names import SET_SUFFIX
 from fastio.store.sets.repair import CannotMake, Copies, Maker, Offer, Progress, RepairReport, repair_set
+from fastio.store.sets.seal import ShardFiles
 from fastio.store.sets.set_object import SetMember, SetObject, read_set
 from fastio.store.write.target import Target
 
@@ -159,7 +160,8 @@ class RepackedShards:
                 if other.plan == member.plan:
                     path = folder.full(other.name)
                     try:
-                        shard = open_shard(*folder_of(path, self._remote), self._format)
+                        home, name = folder_of(path, self._remote)
+                        shard = open_shard(ShardFiles(home, self._format), name)
                     except StoreError:
                         continue  # missing or damaged, too
                     if shard.member.plan == member.plan:

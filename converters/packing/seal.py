@@ -19,10 +19,11 @@ from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.index.metadata import DescribedSamples, merged_metadata
+from fastio.store.index.sealed import AllShards
 from fastio.store.sets.members import open_members
 from fastio.store.sets.names import SET_SUFFIX, set_path
-from fastio.store.sets.seal import seal_set
-from fastio.store.sets.set_object import SetMember, SetObject, read_set
+from fastio.store.sets.seal import SealedShards, ShardFiles, seal_set
+from fastio.store.sets.set_object import SetMember, SetMembers, SetObject, read_set
 from fastio.store.store_folder import StoreFolder
 from fastio.store.write.atomic import COMPLETE, exists
 from fastio.store.write.locks import claimed
@@ -57,7 +58,8 @@ def seal(out: str | os.PathLike[str], *, overwrite: bool = False, remote: Remote
         if current is not None:
             return current
         raise StoreIncomplete(f"{target.path}: there are no shards to seal: pack first")
-    opened, damaged = _opened(folder, names, target)
+    files = ShardFiles(folder, target.format)
+    opened, damaged = _opened(files, names)
     shards = _of_one_plan(target, opened)
     _check_whole(target, names, shards, damaged)
     first = shards[min(shards)]
@@ -65,7 +67,7 @@ def seal(out: str | os.PathLike[str], *, overwrite: bool = False, remote: Remote
     with claimed(set_path(target.path), f"{first.member.plan:016x}-{base}") if is_local(target.path) else nullcontext():
         if is_damaged and _is_damaged(folder, target):
             folder.remove(Path(set_path(target.path)).name)
-        return seal_shards(target, folder, [shards[number] for number in sorted(shards)], current, remote=remote)
+        return seal_shards(target, files, [shards[number] for number in sorted(shards)], current, remote=remote)
 
 
 def _is_damaged(folder: StoreFolder, target: Target) -> bool:
@@ -84,7 +86,7 @@ def _is_damaged(folder: StoreFolder, target: Target) -> bool:
 
 def seal_shards(
     target: Target,
-    folder: StoreFolder,
+    files: ShardFiles,
     shards: Sequence[PlannedShard],
     current: SetObject | None,
     *,
@@ -95,21 +97,22 @@ def seal_shards(
         raise exists(current.path)
     metadata = joined_metadata(target.path, shards)
     generation = 1 if current is None else current.generation + 1
+    members = [shard.member for shard in shards]
     try:
         sealed = seal_set(
             set_path(target.path),
-            [shard.member.name for shard in shards],
+            [member.name for member in members],
             target.format,
             metadata=json.dumps(metadata, separators=(",", ":")).encode("ascii"),
             generation=generation,
             replace=current is not None,
             options=remote,
-            opened=([shard.shard for shard in shards], [shard.member for shard in shards]),
+            opened=(SealedShards(files, members), members),
         )
         if target.overwrite:
-            _remove_replaced(target, folder, sealed, current)
+            _remove_replaced(target, files.folder, sealed, current)
     except BaseException as exc:
-        if _is_sealed(target, folder, generation, [shard.member for shard in shards]):
+        if _is_sealed(target, files.folder, generation, members):
             exc.add_note(f"{target.path}: {COMPLETE}")
         raise
     return sealed
@@ -121,7 +124,7 @@ def _is_sealed(target: Target, folder: StoreFolder, generation: int, members: Se
         sealed = set_object_at(folder, target)
     except StoreError:
         return False
-    return sealed is not None and (sealed.generation, sealed.members) == (generation, tuple(members))
+    return sealed is not None and (sealed.generation, sealed.members) == (generation, SetMembers.of(members))
 
 
 def _remove_replaced(target: Target, folder: StoreFolder, sealed: SetObject, current: SetObject | None) -> None:
@@ -180,14 +183,12 @@ def _target(path: str, *, overwrite: bool) -> Target:
     return target
 
 
-def _opened(
-    folder: StoreFolder, names: Sequence[str], target: Target
-) -> tuple[dict[str, PlannedShard], dict[str, str]]:
+def _opened(files: ShardFiles, names: Sequence[str]) -> tuple[dict[str, PlannedShard], dict[str, str]]:
     """Open all shards; those that are not whole go to the second result, with the reason."""
     shards, damaged = {}, {}
     for name in names:
         try:
-            shards[name] = open_shard(folder, name, target.format)
+            shards[name] = open_shard(files, name)
         except (StoreCorrupt, StoreIncomplete) as exc:
             damaged[name] = str(exc)
     return shards, damaged
@@ -251,6 +252,7 @@ def _check_whole(
 
 def seal_appended(
     target: Target,
+    files: ShardFiles,
     shards: Sequence[PlannedShard],
     current: SetObject,
     source: str,
@@ -260,8 +262,8 @@ def seal_appended(
     """Make the next generation of ``current``: its shards, then these. Raises StoreError if it is another one now."""
     new = DescribedSamples(source, joined_metadata(target.path, shards), sum(shard.member.count for shard in shards))
     metadata = merged_metadata([part_of(current), new])
-    opened = [*open_members(read_set(current.file), options=remote), *(shard.shard for shard in shards)]
-    members = [*current.members, *(shard.member for shard in shards)]
+    appended = SealedShards(files, [shard.member for shard in shards])
+    members = [*current.members, *appended.members]
     return seal_set(
         current.path,
         [member.name for member in members],
@@ -270,5 +272,5 @@ def seal_appended(
         generation=current.generation + 1,
         replace=True,
         options=remote,
-        opened=(opened, members),
+        opened=(AllShards([open_members(read_set(current.file), options=remote), appended]), members),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
@@ -19,7 +20,7 @@ from fastio.store.formats.format import Format
 from fastio.store.index.sealed import Shard
 from fastio.store.index.store import list_checksums
 from fastio.store.kinds.scan import shown
-from fastio.store.sets.seal import read_member
+from fastio.store.sets.seal import ShardFiles
 from fastio.store.sets.set_object import SetMember
 from fastio.store.store_folder import StoreFolder
 from fastio.types.spans import firsts_of, sums_of
@@ -38,23 +39,35 @@ __all__ = [
 
 
 Position = tuple[int, int]  # in a stream: pieces before it, and samples of the piece there
+_OWN = {"shard", "shards", "first", "stop", "content"}  # what the record of a plan says of one of its shards
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedShard:
-    """One whole shard: its index, how a set lists it, and what its metadata says."""
+    """One whole shard: how a set lists it, and what its metadata says, in little memory, as there may be 100,000s."""
 
-    shard: Shard
+    files: ShardFiles
     member: SetMember
-    plan: Mapping[str, Any]  # ``PackPlan.record``, and "shard", "first", "stop": its number and its samples
-    packed: Mapping[str, Any]  # ``PackRecord.to_json``
+    number: int  # which shard of its plan this is
+    of_plan: Mapping[str, Any]  # ``PackPlan.record``, one object for all shards of the plan
+    own: bytes  # JSON: ``plan`` but for that, and ``packed``
     source: Mapping[str, Any] | None  # ``source_metadata``: only the first shard of a set has it, of a stream the last
 
     @property
-    def number(self) -> int:
-        """Which shard of its plan this is."""
-        assert self.shard.seal is not None
-        return self.shard.seal.shard
+    def plan(self) -> Mapping[str, Any]:
+        """``PackPlan.record``, and "shard", "first", "stop": its number and its samples."""
+        return {**self.of_plan, **json.loads(self.own)["plan"]}
+
+    @property
+    def packed(self) -> Mapping[str, Any]:
+        """What was packed: ``PackRecord.to_json``."""
+        packed: Mapping[str, Any] = json.loads(self.own)["packed"]
+        return packed
+
+    @property
+    def shard(self) -> Shard:
+        """Its index. Raises StoreError if another shard has its name by now."""
+        return self.files.shard(self.member)
 
 
 def stream_metadata(
@@ -90,26 +103,45 @@ def shard_metadata(plan: PackPlan, number: int, source: Source, record: PackReco
     return metadata if number else {**metadata, "source": source_metadata(source)}
 
 
-def open_shard(folder: StoreFolder, name: str, form: Format) -> PlannedShard:
+def open_shard(files: ShardFiles, name: str) -> PlannedShard:
     """
     Open a shard. Its seal and its index are checked, not the bytes of its samples: each of them is compared with its
     checksum when it is read, and ``fastio verify`` compares all.
 
     Raises StoreIncomplete or StoreCorrupt if it is not whole, and StoreError if it was not packed by a plan.
     """
-    shard, member = read_member(folder, name, form)
+    shard, member = files.read(name)
     if shard.seal is None or not shard.seal.is_alone or not shard.seal.plan:
         raise StoreError(
-            f"{folder.full(name)}: is a whole file that was not packed by a plan; choose another name, or replace it "
+            f"{shard.path}: is a whole file that was not packed by a plan; choose another name, or replace it "
             "with --overwrite (in Python overwrite=True)"
         )
     metadata = json.loads(shard.metadata)
     if not {"plan", "packed"} <= metadata.keys():
         raise StoreError(
-            f"{folder.full(name)}: is a shard of another kind of run, which cannot be continued here: choose another "
+            f"{shard.path}: is a shard of another kind of run, which cannot be continued here: choose another "
             "name, or --overwrite"
         )
-    return PlannedShard(shard, member, metadata["plan"], metadata["packed"], metadata.get("source"))
+    plan = {name: value for name, value in metadata["plan"].items() if name not in _OWN}
+    own = {
+        "plan": {name: metadata["plan"][name] for name in _OWN & metadata["plan"].keys()},
+        "packed": metadata["packed"],
+    }
+    return PlannedShard(
+        files,
+        member,
+        shard.seal.shard,
+        _record(json.dumps(plan)),
+        json.dumps(own, separators=(",", ":")).encode("ascii"),
+        metadata.get("source"),
+    )
+
+
+@lru_cache(maxsize=2)
+def _record(of_plan: str) -> Mapping[str, Any]:
+    """Return the record of a plan, the same object for all shards in a row."""
+    record: Mapping[str, Any] = json.loads(of_plan)
+    return record
 
 
 def is_foreign(folder: StoreFolder, name: str, form: Format) -> bool:
@@ -218,12 +250,12 @@ def _first_other_key(shard: PlannedShard, source: Source) -> str:
 
 def _first_other_size(shard: PlannedShard, source: Source) -> str:
     """The first sample of a shard that has another size in the source; empty if there is none, or nothing can tell."""
-    start, stop = shard.plan["first"], shard.plan["stop"]
+    start, stop, data = shard.plan["first"], shard.plan["stop"], shard.shard
     is_known = shard.plan.get("pictures") is None and not shard.packed["skipped"]
-    if not is_known or stop - start != shard.shard.count:
+    if not is_known or stop - start != data.count:
         return ""  # its sizes are not those of the source
     scanned = source.scanned(range(start, stop))
-    before = np.sum([_value_sizes(shard.shard, each.name) for each in shard.shard.schema.payload], axis=0)
+    before = np.sum([_value_sizes(data, each.name) for each in data.schema.payload], axis=0)
     other = np.flatnonzero(before != scanned.sizes)
     if not len(other) or len(other) == len(before):  # if all differ, they may count other bytes than the source does
         return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,9 @@ from fastio.types.schema import Schema
 __all__ = [
     "JpegCounts",
     "LossyMasks",
-    "joined_jpegs",
     "jpeg_lines",
     "lossy_mask_lines",
+    "noted_jpegs",
 ]
 
 
@@ -50,13 +50,9 @@ class JpegCounts:
         return {"jpegs": {"jpegs": self.jpegs, "progressive": self.progressive, "cmyk": self.cmyk}}
 
 
-def joined_jpegs(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def noted_jpegs(total: Mapping[str, int]) -> dict[str, int]:
     """Return the sums of what ``metadata`` noted for several files; empty if all JPEGs are baseline ones in RGB."""
-    total: dict[str, int] = {}
-    for record in records:
-        for name, count in record.get("jpegs", {}).items():
-            total[name] = total.get(name, 0) + count
-    return total if total.get("progressive") or total.get("cmyk") else {}
+    return dict(total) if total.get("progressive") or total.get("cmyk") else {}
 
 
 def jpeg_lines(metadata: Mapping[str, Any]) -> list[str]:

@@ -88,7 +88,9 @@ class FileSet:
         if len(parts) > 1:
             counts = [f"{part} ({count} file{'s' * (count > 1)})" for part, count in parts.items()]
             raise SourceError(f"{place.path}: holds several splits, {_listed(counts)}: choose one with --split")
-        beside = [Problem(shown(name), f"is a folder beside {what}s") for name in found.folders if not is_hidden(name)]
+        beside = [
+            Problem(shown(name), f"is a folder beside {_plural(what)}") for name in found.folders if not is_hidden(name)
+        ]
         problems = [*found.problems, *beside, *_missing(found.keys)]
         return cls(folder, found.keys, sum(found.sizes), found.disk_bytes, problems, found.left_out, found.listed)
 
@@ -113,6 +115,11 @@ def drop_twins(found: Folder) -> list[bool]:
     return stays
 
 
+def _plural(what: str) -> str:
+    """Return "Arrow files" for "an Arrow file"."""
+    return f"{what.partition(' ')[2]}s"
+
+
 def _holding(place: SourcePath, wanted: Wanted) -> tuple[str, Folder]:
     """The folder that holds the files, and what is in it: ``place``, or the only one below that holds some."""
     top = scan_root(place.path, wanted)
@@ -124,7 +131,8 @@ def _holding(place: SourcePath, wanted: Wanted) -> tuple[str, Folder]:
         raise SourceError(f"{place.path}: expected {wanted.what} ({wanted.extensions}), found none")
     if len(holding) > 1:
         raise SourceError(
-            f"{place.path}: {_listed(holding)} each hold {wanted.what}s: name one of these folders, or --split it"
+            f"{place.path}: {_listed(holding)} each hold {_plural(wanted.what)}: name one of these folders, or --split "
+            "it"
         )
     found = below[holding[0]]
     for folder in below.values():

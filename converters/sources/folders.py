@@ -34,6 +34,8 @@ __all__ = [
     "refuse_splits",
 ]
 
+_LOG = logging.getLogger(__name__)
+
 
 def open_flat(place: SourcePath, options: SourceOptions) -> ListedSource:
     """
@@ -53,6 +55,7 @@ def open_flat(place: SourcePath, options: SourceOptions) -> ListedSource:
                 Problem(shown(key), "is a folder, but a flat source has no folders: pack it by itself")
             )
     source = source_record("flat", place.name, labels=None)
+    _warn_of_texts(path, found)
     if labels is None:
         _point_at_labels(found)
         return file_source(path, found, None, {"classes": None, "source": source})
@@ -228,9 +231,21 @@ def _names_one_of(folder: str, roots: set[str]) -> bool:
     return place == "." or any(root.endswith(f"/{place}") for root in roots)
 
 
-# Class folders, as torchvision's ImageFolder reads them: the first folder level is the class.
+def _warn_of_texts(path: str, found: Folder) -> None:
+    """Log how many texts of the names of pictures, most likely their captions, are left out, and what takes them."""
+    stems = {key.rpartition(".")[0] for key in map(shown, found.keys)}
+    texts = [each.key for each in found.left_out if each.key.rpartition(".")[0] in stems and each.key.endswith(".txt")]
+    if texts:
+        _LOG.warning(
+            "%s: left out: %s of the names of pictures, such as %s: --field caption={stem}.txt takes them along "
+            "(in Python fields=['caption={stem}.txt'] of Unpacked)",
+            shown(path),
+            counted(len(texts), "text"),
+            texts[0],
+        )
 
-_LOG = logging.getLogger(__name__)
+
+# Class folders, as torchvision's ImageFolder reads them: the first folder level is the class.
 
 
 def open_imagefolder(place: SourcePath, _options: SourceOptions) -> ListedSource:
@@ -259,6 +274,7 @@ def open_imagefolder(place: SourcePath, _options: SourceOptions) -> ListedSource
         found.add(part)
         counts.append(len(part.keys))
     _warn_of_others(path, found)
+    _warn_of_texts(path, found)
     if empty:
         named = ", ".join(map(repr, empty[:_SHOWN]))
         _LOG.warning("%s: %s without an image: %s", shown(path), counted(len(empty), "class folder"), named)

@@ -29,7 +29,7 @@ from fastio.converters.labels.columns import LabelOptions
 from fastio.converters.labels.filters import Filter, parse_filter
 from fastio.converters.sources.files import FileReader, paths_below
 from fastio.converters.sources.listed import Indices, ListedSource, Placer, Read, Values, parts_of
-from fastio.converters.sources.npy import read_npy_header
+from fastio.converters.sources.npy import read_numbers_header
 from fastio.converters.sources.opening import open_source
 from fastio.converters.sources.pairs import FieldFiles
 from fastio.converters.sources.source import Source, StreamedSource
@@ -358,7 +358,7 @@ def _headers(field: Field, reader: FileReader, indices: Indices) -> tuple[NDArra
     for i, name in enumerate(names):
         try:
             with Path(reader.path, name).open("rb") as file:
-                shape, is_fortran, dtype = read_npy_header(file)
+                shape, is_fortran, dtype = read_numbers_header(file)
                 skips[i] = file.tell()
         except OSError as exc:
             problems[i] = f"cannot be read: {exc.strerror or exc}"

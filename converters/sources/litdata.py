@@ -42,6 +42,7 @@ from fastio.converters.sources.sample_shards import (
     SampleShards,
     ShardColumn,
     beside_index,
+    check_listed_once,
     only_folder,
     read_index,
 )
@@ -162,6 +163,7 @@ def _tables(
         if rows != each.get("chunk_size"):
             raise SourceError(f"{file.path}: its table has {rows} rows, index.json says {each.get('chunk_size')}")
         files.append(file)
+    check_listed_once([file.path for file in files])
     disk = sum(Path(file.path).stat().st_blocks * 512 for file in files)
     names = [str(each["filename"]) for each in chunks]
     found = FileSet(folder, names, sum(file.size for file in files), disk)

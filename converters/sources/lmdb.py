@@ -43,7 +43,7 @@ __all__ = [
 _KIND = "lmdb"  # of sources
 _COUNT = b"num-samples"
 _OCR = re.compile(rb"(image|label)-0*(\d+)\Z")
-_BOOKKEEPING = re.compile(rb"__\w+__\Z|num[-_]samples\Z|length\Z|keys\Z|_header\Z")
+_BOOKKEEPING = re.compile(rb"__\w+__\Z|num[-_]samples\Z|length\Z|keys\Z|_header\Z")  # keys, unless of pictures
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _PARTS = ("image", "label")  # of a pickled pair
 
@@ -89,6 +89,14 @@ class _Pile:
         """The first bytes of one value."""
         start = int(self.values.starts[row])
         return self.file.read(start, start + min(64, int(self.values.sizes[row])))
+
+    def is_picture(self, row: int) -> bool:
+        """Whether a value is an encoded picture."""
+        return _native.image_kind(self.head(row)) != UNKNOWN
+
+    def is_bookkeeping(self, row: int) -> bool:
+        """Whether a key tells of the samples, and is none."""
+        return _BOOKKEEPING.match(self.values.keys[row]) is not None and not self.is_picture(row)
 
     def in_place(self, field: Field, rows: NDArray[np.int64]) -> Read:
         """Return how to read a field whose values are those of these rows, where they lie."""
@@ -176,10 +184,10 @@ def _opener(pile: _Pile, options: SourceOptions) -> Callable[[_Pile, SourceOptio
         return _asked
     if _COUNT in keys and any(_OCR.match(key) for key in keys):
         return _recognition
-    first = next((row for row, key in enumerate(keys) if not _BOOKKEEPING.match(key)), None)
+    first = next((row for row in range(len(keys)) if not pile.is_bookkeeping(row)), None)
     if first is None:
         raise SourceError(f"{pile.file.path}: holds no sample, only {_text(keys[0])!r}")
-    if _native.image_kind(pile.head(first)) != UNKNOWN:
+    if pile.is_picture(first):
         return _pictures
     value = pile.value(first)
     if value.startswith(_PICKLES):
@@ -198,7 +206,7 @@ def _samples(pile: _Pile) -> tuple[NDArray[np.int64], list[Problem]]:
     """The rows that are samples, numbers in their order, and what the others are."""
     rows, others = [], []
     for row, key in enumerate(pile.values.keys):
-        if _BOOKKEEPING.match(key):
+        if pile.is_bookkeeping(row):
             others.append(Problem(_text(key), "tells how many samples there are, or what they are called"))
         else:
             rows.append(row)
@@ -289,8 +297,9 @@ def _caffe(pile: _Pile, _options: SourceOptions) -> ListedSource:
             sample = parse_caffe_sample(message)
         except ValueError as exc:
             raise ValueError(f"is not a Datum of Caffe: {exc}") from exc
-        if len(fields) == 2 and sample.label is None:
-            raise ValueError("is a Datum without a label")
+        if (sample.label is None) != (first.label is None):
+            has, others = ("no label", "one") if sample.label is None else ("a label", "none")
+            raise ValueError(f"is a Datum that has {has}, while the first has {others}")
         return [_picture_of(sample, field), sample.label]
 
     is_there = field.traits.is_picture or field.is_raw_picture

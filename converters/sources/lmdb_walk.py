@@ -2,7 +2,8 @@
 Walks the tree of an LMDB file that another program wrote, and finds where each value lies.
 
 Every page number and size is checked before it is used: liblmdb trusts the file, and a damaged one can end the process.
-How pages look is drawn at the top of ``store/formats/lmdb.py``.
+LMDB has no checksums; what tells damage are its rules: the nodes of a page lie side by side, and keys ascend. How pages
+look is drawn at the top of ``store/formats/lmdb.py``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +30,11 @@ __all__ = [
 
 _BRANCH, _LEAF, _OVERFLOW, _LEAF2 = 1, 2, 4, 0x20
 _BIG, _SUBDATA, _DUPDATA = 1, 2, 4  # flags of a node
+_REVERSE_KEY, _INTEGER_KEY = 2, 8  # flags of a database, whose keys are in another order than that of their bytes
 _NO_PAGE = (1 << 64) - 1
 _HEADER = struct.Struct("<QHHHH")
 _NODE = struct.Struct("<HHHH")
+_PAGE_NUMBER = 8  # bytes of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,9 @@ def read_lmdb(file: ByteSource) -> LmdbValues:
     read = partial(bytes_from, file)
     meta = newest_meta(read)
     if meta is None:
-        raise SourceError(f"{file.path}: is not an LMDB file that this machine reads, or its first page is damaged")
+        raise SourceError(
+            f"{file.path}: is not an LMDB file that this machine reads, or one of its first two pages is damaged"
+        )
     cut = cut_lmdb(file.size, read)
     if cut:
         raise SourceError(f"{file.path}: {cut}")
@@ -87,6 +93,13 @@ class _Walk:
             raise SourceError(
                 f"{self._file.path}: has {len(self._keys):,} keys, expected {self._meta.entries:,}: copy it again"
             )
+        if not self._meta.flags & (_REVERSE_KEY | _INTEGER_KEY):
+            for one, other in pairwise(self._keys):
+                if one >= other:
+                    raise SourceError(
+                        f"{self._file.path}: the key {other[:40]!r} comes behind {one[:40]!r}, out of its order: the "
+                        "file is damaged, copy it again"
+                    )
         return LmdbValues(self._keys, np.array(self._starts, np.int64), np.array(self._sizes, np.int64))
 
     def _page(self, number: int) -> bytes:
@@ -119,6 +132,7 @@ class _Walk:
             yield low | high << 16 | flags << 32
 
     def _leaf(self, number: int, page: bytes) -> None:
+        places = list[tuple[int, int]]()
         for at, low, high, flags, key_size in self._nodes(number, page):
             key = page[at + _NODE.size : at + _NODE.size + key_size]
             size, begin = low | high << 16, at + _NODE.size + key_size
@@ -134,15 +148,19 @@ class _Walk:
                 start = number * self._meta.page_size + begin
             else:
                 raise self._damaged(number, "has a value that leaves it")
+            places.append((at, begin + (_PAGE_NUMBER if flags & _BIG else size) + 1 & ~1))
             self._keys.append(key)
             self._starts.append(start)
             self._sizes.append(size)
+        places.sort()
+        if [stop for _, stop in places] != [*(at for at, _ in places[1:]), len(page)]:
+            raise self._damaged(number, "has nodes that overlap, or room between them")
 
     def _overflow(self, number: int, page: bytes, begin: int, size: int) -> int:
         """Where a value on pages of its own begins."""
-        if begin + 8 > len(page):
+        if begin + _PAGE_NUMBER > len(page):
             raise self._damaged(number, "has a damaged node")
-        first = int.from_bytes(page[begin : begin + 8], "little")
+        first = int.from_bytes(page[begin : begin + _PAGE_NUMBER], "little")
         start = first * self._meta.page_size + _HEADER.size
         if not 2 <= first <= self._meta.last_page or start + size > self._meta.file_size:
             raise self._damaged(number, "has a value outside the file")

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -23,12 +22,13 @@ from fastio.errors import SourceError, StoreError
 from fastio.store.files import ByteSource, open_file
 from fastio.store.kinds.scan import Problem, SourcePath
 from fastio.types.bfloat16 import is_bfloat16
+from fastio.types.npy import read_npy_header
 
 __all__ = [
     "array_lengths",
     "open_npy",
     "parse_npy",
-    "read_npy_header",
+    "read_numbers_header",
 ]
 
 
@@ -72,7 +72,7 @@ def array_lengths(folder: str, names: Sequence[str]) -> set[int]:
     for name in names:
         try:
             with Path(folder, name).open("rb") as file:
-                shape, _, _ = read_npy_header(file)
+                shape, _, _ = read_numbers_header(file)
             lengths.add(shape[0] if shape else -1)
         except (OSError, ValueError):
             lengths.add(-1)
@@ -101,7 +101,7 @@ def _in_file(file: ByteSource, name: str) -> RowArray | Problem:
 
 def _header(path: str, handle: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
     try:
-        shape, is_fortran, dtype = read_npy_header(handle)
+        shape, is_fortran, dtype = read_numbers_header(handle)
     except ValueError as exc:
         raise SourceError(f"{path}: cannot be read as .npy: {' '.join(str(exc).split())[:200]}") from exc
     start = handle.tell()
@@ -186,20 +186,10 @@ def _unpacked(title: str, file: ByteSource, member: ZipMember) -> ByteSource:
 
 # Reads .npy files: headers without their data, and data that must have the size that the header says.
 
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
-
-def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, whether the order is Fortran's, and dtype. Raises ValueError; nothing is ever unpickled."""
-    version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"its format version is {version[0]}.{version[1]}, expected 1.0 or 2.0")
-    try:
-        shape, is_fortran, dtype = _HEADERS[version](file)
-    except (TypeError, SyntaxError, RecursionError, MemoryError, TokenError) as exc:  # of a header that is no literal
-        raise ValueError(f"its header cannot be parsed: {exc}") from exc
-    if any(type(size) is not int or not 0 <= size < 1 << 63 for size in shape):
-        raise ValueError(f"its shape is {shape!r:.80}")
+def read_numbers_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """As ``read_npy_header``, which raises ValueError, too, for arrays of anything but numbers."""
+    shape, is_fortran, dtype = read_npy_header(file)
     if dtype.hasobject:
         raise ValueError("it holds Python objects: save numbers instead")
     if dtype.kind not in "biufc" and not is_bfloat16(dtype):
@@ -210,7 +200,7 @@ def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[An
 def parse_npy(data: bytes) -> NDArray[Any]:
     """Return the array in the bytes of a .npy file, little endian. Raises ValueError that says what is wrong."""
     file = io.BytesIO(data)
-    shape, is_fortran, dtype = read_npy_header(file)
+    shape, is_fortran, dtype = read_numbers_header(file)
     start, size = file.tell(), math.prod(shape) * dtype.itemsize
     if len(data) - start != size:
         raise ValueError(f"its header promises {size:,} bytes of {dtype} {shape}, but {len(data) - start:,} follow")

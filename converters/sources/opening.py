@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from fastio import _native
 from fastio.converters.fields.types import FieldChoice
 from fastio.converters.labels.file import LABEL_SUFFIXES, LabelFile, LabelOptions
-from fastio.converters.sources.listed import ListedSource
-from fastio.converters.sources.of_url import TextOfUrl, source_of_url
+from fastio.converters.sources.documents import Documents, Limits, TextOptions, TextSource
+from fastio.converters.sources.listed import Indices, ListedSource, Values
 from fastio.converters.sources.options import IdOptions, SourceOptions
-from fastio.converters.sources.source import Source
+from fastio.converters.sources.source import PassedOn, Source
 from fastio.errors import SourceError
 from fastio.store.files.local import is_local, path_text
 from fastio.store.files.remote_options import DEFAULT, Remote
@@ -23,7 +24,6 @@ from fastio.store.kinds.registry import SOURCES, SourceKind
 from fastio.store.kinds.scan import SourcePath, check_exists
 
 if TYPE_CHECKING:
-    from fastio.converters.sources.documents import TextOptions, TextSource
     from fastio.store.kinds.remote_copy import RemoteCopy
 
 __all__ = ["open_source", "open_text"]
@@ -108,7 +108,7 @@ def open_source(  # noqa: PLR0913 - an option each
         if found.copy is None:
             return source
         assert isinstance(source, ListedSource)  # all tables are
-        return source_of_url(source, found.copy)
+        return _source_of_url(source, found.copy)
 
 
 def _brought(url: str, remote: Remote, suffixes: tuple[str, ...] = ()) -> RemoteCopy:
@@ -168,7 +168,7 @@ def open_text(
         copy = _brought(path, remote)
     if copy is not None:
         with copy.named():
-            return TextOfUrl(open_text(copy.path, kind=kind, options=options), copy)
+            return _TextOfUrl(open_text(copy.path, kind=kind, options=options), copy)
     if not is_pattern(path):
         check_exists(path)
     texts = {each.name: each for each in SOURCES.values() if each.open_text is not None}
@@ -184,8 +184,6 @@ def open_text(
             refuse_splits(path, [name.rpartition("/")[2] for name in first_level(path)[1]], kind)
     if kind not in texts:
         raise SourceError(f"kind of text {kind!r}: expected one of auto, {', '.join(texts)}")
-    from fastio.converters.sources.documents import TextOptions
-
     opener = texts[kind].open_text
     assert opener is not None
     source: TextSource = opener(path, options or TextOptions())
@@ -196,3 +194,65 @@ def open_text(
 
     assert isinstance(source, TextTable), "other kinds refuse the option"
     return chats_of(source)
+
+
+# What was brought here from a URL: sources name it, and keep the copy as long as they are read.
+
+
+def _source_of_url(source: ListedSource, copy: RemoteCopy) -> ListedSource:
+    """Return the source that was opened from the copy of a table, as that of its URL."""
+    files = [copy.url if path == copy.path else path for path in source.files()]
+
+    def begin(indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        with copy.named():
+            finish = source.read(indices, pool)
+
+        def finished() -> Values:
+            with copy.named():
+                return finish()
+
+        return finished
+
+    return replace(source, path=copy.url, metadata=_recorded(source, copy), read=begin, paths=lambda: files)
+
+
+def _recorded(source: ListedSource | TextSource, copy: RemoteCopy) -> dict[str, Any]:
+    return {**source.metadata, "source": {**source.metadata["source"], **copy.record}}
+
+
+@dataclass(frozen=True, slots=True)
+class _TextOfUrl(PassedOn):
+    """The documents of a table or text that was brought here. Satisfies ``TextSource``."""
+
+    source: TextSource
+    copy: RemoteCopy
+
+    @property
+    def path(self) -> str:
+        """The URL."""
+        return self.copy.url
+
+    @property
+    def is_ids(self) -> bool:
+        """Whether the documents are token ids."""
+        return self.source.is_ids
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether there is a column of labels."""
+        return self.source.has_labels
+
+    def file_sizes(self) -> Iterator[tuple[str, int]]:
+        """Yield the URL and the size of the object."""
+        for path, size in self.source.file_sizes():
+            yield (self.copy.url if path == self.copy.path else path), size
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """That of the source, with the URL and the version of the object."""
+        return _recorded(self.source, self.copy)
+
+    def read(self, limits: Limits, pool: _native.ThreadPool | None = None) -> Iterator[Documents]:
+        """Yield all documents; see ``TextSource``."""
+        with self.copy.named(), closing(self.source.read(limits, pool)) as documents:  # type: ignore[type-var]
+            yield from documents

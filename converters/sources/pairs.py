@@ -21,7 +21,7 @@ from fastio.converters.fields.types import FieldChoice
 from fastio.converters.fields.values import encode_values
 from fastio.converters.sources.files import FileReader, paths_below
 from fastio.converters.sources.listed import Indices, ListedSource, Values, names_at, read_together
-from fastio.converters.sources.npy import parse_npy, read_npy_header
+from fastio.converters.sources.npy import parse_npy, read_numbers_header
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.tables.names import describe_names
 from fastio.errors import SourceError
@@ -529,7 +529,7 @@ def _array_field(name: str, root: str, files: Sequence[str]) -> Field:
     for each in files:
         try:
             with Path(root, each).open("rb") as file:
-                shape, _, dtype = read_npy_header(file)
+                shape, _, dtype = read_numbers_header(file)
         except (OSError, ValueError):
             continue  # a problem of that sample, when it is read
         shapes.add(shape)

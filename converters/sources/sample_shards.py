@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ __all__ = [
     "SampleShards",
     "ShardColumn",
     "beside_index",
+    "check_listed_once",
     "only_folder",
     "read_index",
     "unlisted_shards",
@@ -165,7 +167,9 @@ class SampleShard:
         except StoreError as exc:
             raise SourceError(f"{exc}; {folder}/index.json lists it") from exc
         data, size = file.memory, file.size
-        own = int(data[:_COUNT_BYTES].view("<u4")[0]) if size >= _COUNT_BYTES else -1
+        if size < _COUNT_BYTES:
+            raise SourceError(f"{path}: has {size:,} bytes, which are no shard: get the shard again")
+        own = int(data[:_COUNT_BYTES].view("<u4")[0])
         if own != count:
             raise SourceError(f"{path}: holds {own} samples, index.json says {count!r:.40}: get the shard again")
         return file
@@ -230,6 +234,13 @@ def beside_index(folder: str, names: Collection[str], suffix: str) -> tuple[list
     return unlisted_shards(others, names, suffix), left_out
 
 
+def check_listed_once(paths: Sequence[str]) -> None:
+    """Raise SourceError if an index lists a shard twice: its samples would come twice."""
+    twice = [path for path, count in Counter(paths).items() if count > 1]
+    if twice:
+        raise SourceError(f"{twice[0]}: is listed twice in index.json: remove one of the entries")
+
+
 def unlisted_shards(there: Iterable[str], names: Collection[str], suffix: str) -> list[Problem]:
     """Return which of the files that are ``there`` are shards, but not among the ``names`` that an index lists."""
     words = "is a shard that index.json does not list: merge the indexes of all, or remove it"
@@ -251,6 +262,7 @@ class SampleShards:
     """The samples of several shards, counted over all of them. ``is_bare``: a sample is one value, without its size."""
 
     def __init__(self, shards: Sequence[SampleShard], columns: Sequence[ShardColumn], *, is_bare: bool = False) -> None:
+        check_listed_once([each.file.path for each in shards])
         self.columns, self._is_bare = columns, is_bare
         self._sized = [] if is_bare else [i for i, each in enumerate(columns) if each.nbytes is None]
         self.shards = shards

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ from fastio.errors import SourceError
 from fastio.store.kinds.names import plain_name
 
 __all__ = ["ChatTable", "chats_of"]
+
+_LOG = logging.getLogger(__name__)
 
 
 def chats_of(source: TextTable) -> ChatTable:
@@ -83,41 +86,30 @@ class ChatTable(TextTable):
         }
         return {"classes": None, "source": source_record(self.kind, plain_name(self.place.name), **fields)}
 
-    def _add(
-        self,
-        gathering: Gathering,
-        positions: dict[str, int],
-        key: str,
-        row: Mapping[str, Any] | str,
-        has_bytes: bool,
-    ) -> None:
-        """One row: a document, or a problem."""
-        del positions
-        if isinstance(row, str):
-            gathering.refuse(key, row)
-            return
-        self.others.see(row)
-        document = self._document(row, has_bytes=has_bytes)
-        if isinstance(document, str):
-            gathering.refuse(key, document)
-        elif len(document) > self.options.max_document_bytes:
-            gathering.refuse(key, self.options.too_long)
-        else:
-            if IMAGE_MARK.encode() in document:
-                self._refuse_picture(key, row)
-            gathering.add(key, document)
-
-    def _refuse_picture(self, key: str, row: Mapping[str, Any]) -> None:
-        """Raise SourceError for a chat with a place for a picture, if a column that is not packed names one."""
-        column = self.others.picture_of(row)
-        if column is not None:
-            name = shlex.quote(column)
+    def _look_for_pictures(self, key: str, row: Mapping[str, Any]) -> None:
+        """
+        Raise SourceError for a chat with a place for a picture, if a column that is not packed names one. If the user
+        leaves all of these out, the place stays text, and one line says so.
+        """
+        columns = self.others.naming_pictures(row)
+        unsaid = next((name for name in columns if name not in self.options.without), None)
+        if unsaid is not None:
             raise SourceError(
-                f"{self.path}: {key} has {IMAGE_MARK} in its turns, and pictures are named in the column {column!r}, "
-                f"which would be left out: --root FOLDER packs those of a folder, --without {name} the text as it is"
+                f"{self.path}: {key} has {IMAGE_MARK} in its turns, and pictures are named in the column {unsaid!r}, "
+                "which would be left out: --root FOLDER packs those of a folder, --without "
+                f"{shlex.quote(unsaid)} the text as it is"
+            )
+        if columns and not self.others.is_told:
+            self.others.is_told = True
+            _LOG.warning(
+                "%s: chats keep %s in their text, such as %s, without the pictures of the column %r",
+                self.path,
+                IMAGE_MARK,
+                key,
+                columns[0],
             )
 
-    def _document(self, row: Mapping[str, Any], *, has_bytes: bool) -> bytes | str:
+    def _document(self, key: str, row: Mapping[str, Any], *, has_bytes: bool) -> bytes | str:
         """The JSON of a row's chat, or a sentence on why there is none."""
         values: dict[str, tuple[str, Any]] = {}
         for part, path in self.chat.parts.items():
@@ -133,11 +125,14 @@ class ChatTable(TextTable):
             except (KeyError, ValueError, RecursionError):
                 return f"has no field {where!r}: there is {row[path[0]]!r:.60}"
         try:
-            return document_of(self.chat.form, values)
+            document = document_of(self.chat.form, values)
         except ChatError as exc:
             return str(exc)
         except UnicodeEncodeError:
             return "is not UTF-8; convert it" if has_bytes else "has half of a character (a lone surrogate)"
+        if IMAGE_MARK.encode() in document:
+            self._look_for_pictures(key, row)
+        return document
 
     def _read_columns(
         self, table: TableFile, key: str, limits: Limits, positions: dict[str, int]

@@ -197,6 +197,7 @@ class OtherColumns:
     columns: SourceColumns
     used: frozenset[str]
     names: list[str] = field(default_factory=list)
+    is_told: bool = False  # whether marks of pictures that the user leaves out were named
     _known: set[str] = field(default_factory=set)  # columns that need no further look
     _counts: dict[str, int] = field(default_factory=dict)  # of values looked at
 
@@ -225,14 +226,12 @@ class OtherColumns:
             if self._counts[name] >= FIRST_VALUES:
                 self._known.add(name)
 
-    def picture_of(self, row: Mapping[str, Any]) -> str | None:
-        """Return the column in which a row, or the whole file where it keeps columns, names a picture; None if none."""
-        without = self.columns.without
-        for name in self.names if ALL_OTHERS not in without else ():
-            values = [row[name]] if name in row else self.columns.first_values(name)
-            if name not in without and any(map(mentions_picture, values)):
-                return name
-        return None
+    def naming_pictures(self, row: Mapping[str, Any]) -> list[str]:
+        """Return the columns in which a row, or the whole file where it keeps columns, names pictures."""
+        if ALL_OTHERS in self.columns.without:
+            return []
+        values = {name: [row[name]] if name in row else self.columns.first_values(name) for name in self.names}
+        return [name for name, some in values.items() if any(map(mentions_picture, some))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +344,11 @@ class TextTable:
                     yield gathering.take()
             yield gathering.take()
 
+    def _document(self, key: str, row: Mapping[str, Any], *, has_bytes: bool) -> bytes | str:
+        """The document of a row, or a sentence on why there is none."""
+        del key
+        return _text(row, self.text, self.text_field, has_bytes=has_bytes)
+
     def _add(
         self,
         gathering: Gathering,
@@ -358,7 +362,7 @@ class TextTable:
             gathering.refuse(key, row)
             return
         self.others.see(row)
-        text = _text(row, self.text, self.text_field, has_bytes=has_bytes)
+        text = self._document(key, row, has_bytes=has_bytes)
         if isinstance(text, str):
             gathering.refuse(key, text)
             return

@@ -35,7 +35,7 @@ __all__ = [
 
 STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
 _LOCAL = struct.Struct("<4s5H3I2H")
-_ENCRYPTED = 0x1 | 0x40
+_ENCRYPTED, _UTF_8 = 0x1 | 0x40, 0x800  # flags
 _PIECE = 1 << 20
 _MOST_END = 22 + 65535  # bytes of an end record with its comment
 
@@ -104,6 +104,8 @@ def _member(file: ByteSource, info: zipfile.ZipInfo) -> ZipMember:
         start = at + _LOCAL.size + name_size + extra_size
         if magic != b"PK\3\4":
             problem = "has a damaged header"
+        elif not _is_name(file.read(at + _LOCAL.size, min(at + _LOCAL.size + name_size, file.size)).tobytes(), info):
+            problem = "has another name before its bytes than in the directory: the archive is damaged"
         elif start + info.compress_size > file.size:
             problem = "is cut off"
     if info.compress_type not in (STORED, DEFLATED):
@@ -115,6 +117,14 @@ def _member(file: ByteSource, info: zipfile.ZipInfo) -> ZipMember:
     problem = problem or size_problem(info.file_size, info.compress_size)
     is_link = stat.S_ISLNK(info.external_attr >> 16)
     return ZipMember(info.filename, start, info.compress_size, info.file_size, info.CRC, is_stored, is_link, problem)
+
+
+def _is_name(name: bytes, info: zipfile.ZipInfo) -> bool:
+    """Return whether a member has this name, as zipfile compares it."""
+    try:
+        return name.decode("utf-8" if info.flag_bits & _UTF_8 else "cp437") == info.orig_filename
+    except UnicodeDecodeError:
+        return False
 
 
 def _reason(path: str, error: Exception) -> str:

@@ -37,7 +37,7 @@ from fastio.types.field_types import type_of
 from fastio.types.options import VERIFY_ALL, check_verify, explains_names
 from fastio.types.placement import IN_THE_INDEX, Placement, Stage, steps_of
 from fastio.types.schema import LOSS, Field, Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, distinct
 
 if TYPE_CHECKING:
     from fastio.dataset.iterable import SequentialDataset
@@ -549,7 +549,7 @@ class FastDataset(Dataset[Any]):
         if self.labels is None or self.labels.dtype != np.int64 or self.labels.ndim != 1 or not len(self.labels):
             return []
         low, high = int(self.labels.min()), int(self.labels.max())
-        numbers = range(high + 1) if low >= 0 and high <= _MAX_POSITION else np.unique(self.labels).tolist()
+        numbers = range(high + 1) if low >= 0 and high <= _MAX_POSITION else distinct(self.labels).tolist()
         return [str(number) for number in numbers]
 
     @property

@@ -46,7 +46,7 @@ from fastio.store.token_files import (
 )
 from fastio.types.field_types import type_of
 from fastio.types.options import explains_names
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, distinct
 from fastio.types.units import counted
 
 __all__ = ["TokenStream", "TokenWindows", "WindowReader", "runs_of_store"]
@@ -336,7 +336,7 @@ def _divided(runs: TokenRuns, eos: int) -> TokenRuns:
     Return the stream with documents that begin behind each ``eos``, and with each file. Raises SchemaError if there is
     none: a mask of documents would mask nothing.
     """
-    files = [np.unique(runs.firsts[np.searchsorted(runs.shard, np.arange(len(runs.sources)))])]
+    files = [distinct(runs.firsts[np.searchsorted(runs.shard, np.arange(len(runs.sources)))])]
     starts: list[NDArray[np.int64]] = []
     for run, (first, end) in enumerate(zip(runs.firsts.tolist(), runs.ends.tolist(), strict=True)):
         for start in range(first, end, _SCANNED):
@@ -347,7 +347,7 @@ def _divided(runs: TokenRuns, eos: int) -> TokenRuns:
             f"{runs.path}: eos={eos}: none of its {len(runs):,} ids is that: is it another tokenizer's? "
             "If its documents have no such end, leave it out"
         )
-    documents = np.unique(np.concatenate([*files, *starts]))
+    documents = distinct(np.concatenate([*files, *starts]))
     values = {name: getattr(runs, name) for name in TokenRuns.__dataclass_fields__}
     return TokenRuns(**{**values, "documents": documents[documents < len(runs)]})
 

@@ -312,6 +312,11 @@ class WindowStore:
         sizes = np.minimum((stops - firsts) * runs.dtype.itemsize, file_bytes[runs.shard[run]] - starts)
         return Spans(self.files.buffers, np.ascontiguousarray(runs.shard[run]), starts, sizes)
 
+    def look_ahead(
+        self, field: str, indices: NDArray[np.int64], pool: _native.ThreadPool, *, checksums: bool = True
+    ) -> None:
+        """Do nothing: all that says where ids lie was compared when the runs were made."""
+
     def far_points(self, field: str, indices: NDArray[np.int64]) -> FarSpans | None:
         """Return None: ids are no pictures."""
         return None

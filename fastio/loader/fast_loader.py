@@ -38,7 +38,7 @@ from fastio.loader.options import (
 from fastio.loader.output import OutputName
 from fastio.loader.position import Cursor, LoaderPosition, Place
 from fastio.loader.proof.account import Account, ExpectedNumber, receipt_of
-from fastio.loader.proof.rank_exchange import exchanged
+from fastio.loader.proof.rank_exchange import exchanged, gathered
 from fastio.loader.wiring import Wiring, wire
 from fastio.machine import process_group_ranks
 from fastio.samplers.batches import BatchSampler
@@ -332,7 +332,9 @@ class FastLoader:
         """
         self._position.load_state_dict(state)
 
-    def receipt(self, *, own: bool = False, timeout_s: float = 60) -> Receipt:
+    def receipt(
+        self, *, own: bool = False, timeout_s: float = 60, gather: Callable[[str], Sequence[str]] | None = None
+    ) -> Receipt:
         """
         Return the receipt of the epoch under way, or of the one that has just ended: whether each of its samples was
         given once, with bytes that were compared with their checksums (see ``Receipt``)::
@@ -344,10 +346,14 @@ class FastLoader:
 
         In a process group, all ranks call it together, after the same number of batches: it waits for them for
         ``timeout_s`` seconds, then raises TimeoutError that names the ranks which have not come. ``own=True`` asks
-        nobody and returns this rank's part. After a resume, the receipt has what the loaded states have: what is
-        missing is named, and ``is_complete`` is then False. Raises StoreError after ``close``.
+        nobody and returns this rank's part. Where ranks have no process group of torch's, ``gather`` takes the text of
+        this rank, some kB, and returns those of all in any order, as ``comm.allgather`` of mpi4py does; what it raises
+        is raised, and other texts than those of all ranks are a ValueError.
+
+        After a resume, the receipt has what the loaded states have: what is missing is named, and ``is_complete`` is
+        then False. Raises StoreError after ``close``.
         """
-        found = self._receipts.own() if own else self._receipts.joined(timeout_s=timeout_s)
+        found = self._receipts.own() if own else self._receipts.joined(timeout_s=timeout_s, gather=gather)
         requests = self.stats.requests
         return found if requests is None else replace(found, requests=replace(requests), staged=self.stats.staged)
 
@@ -473,13 +479,16 @@ class LoaderReceipts:
         """Return the receipt of this rank alone."""
         return self._of([self._position.account()])
 
-    def joined(self, *, timeout_s: float) -> Receipt:
-        """Return the receipt of all ranks, if a process group joins them, otherwise of this one."""
+    def joined(self, *, timeout_s: float, gather: Callable[[str], Sequence[str]] | None) -> Receipt:
+        """Return the receipt of all ranks, if a process group or ``gather`` joins them, otherwise of this one."""
         account = self._position.account()
-        if account.world_size == 1 or process_group_ranks() is None:
+        if account.world_size == 1 or (gather is None and process_group_ranks() is None):
             return self._of([account])
         owner = f"{self._base.store.path}: this FastLoader"
-        accounts = exchanged(account, self._position.options(), owner=owner, timeout_s=timeout_s)
+        if gather is not None:
+            accounts = gathered(account, gather, owner=owner)
+        else:
+            accounts = exchanged(account, self._position.options(), owner=owner, timeout_s=timeout_s)
         self._position.learn(accounts)
         return self._of(accounts)
 

@@ -30,7 +30,7 @@ from fastio.store.files.fetch import joined_spans
 from fastio.store.protocol import extents
 from fastio.types.metrics import HeldReads
 from fastio.types.shuffle_report import ShuffleReport
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, distinct
 from fastio.types.units import counted, number
 
 __all__ = [
@@ -235,7 +235,7 @@ class ReadCounter:
         mean = self._reader.mean_bytes(batches)
         _, groups = self._reader.asked_before(batches, windows, mean)
         spans, run_of = self._reader.extents(windows.part(0, int(groups[-1])), mean)
-        groups = np.unique(np.searchsorted(run_of, groups))  # of spans, without empty ones
+        groups = distinct(np.searchsorted(run_of, groups))  # of spans, without empty ones
         return _counted(spans, self._reader.job_cuts(spans, groups))
 
     def _in_chunks(self, batches: Batches) -> tuple[int, int]:

@@ -553,7 +553,7 @@ class SinkTarget:
 
     def _opened(self, folder: StoreFolder, shards: Sequence[WrittenShard]) -> SealedShards:
         """Open the shards of this run. Raises StoreError if another file has the name of one."""
-        opened = SealedShards(folder, [shard.name for shard in shards], self.form)
+        opened = SealedShards.named(folder, (shard.name for shard in shards), self.form)
         for shard, member in zip(shards, opened.members, strict=True):
             if (member.plan, member.count) != (self.run, shard.count):
                 raise StoreError(

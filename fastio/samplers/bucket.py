@@ -232,9 +232,9 @@ class BucketOrder:
         Cut what is left into steps: into the buckets if steps by ``rule`` are as large, or else into samples that
         follow each other in the order, also from two buckets. See ``PlannedOrder``.
         """
-        even = even_steps(len(self.order), consumed, (rule.batch_size or 1) * rule.world_size)
         if rule.batch_size is not None:
-            return even
+            return even_steps(len(self.order), consumed, rule.batch_size * rule.world_size)
+        check_consumed(consumed, len(self.order))
         cuts = [consumed]
         while cuts[-1] < len(self.order):
             bucket = int(np.searchsorted(self.ends, cuts[-1]))

@@ -1,9 +1,10 @@
 """
 Chooses what ``shuffle=True`` means for a store: the full shuffle, or lanes that mix its classes as well.
 
-A store that fits into the page cache is shuffled fully, which then costs nothing. For a larger one, lanes are tried
-and judged by the labels: by the number of distinct classes in the batches of single ranks and of whole steps, and by
-the drift of the classes' shares over an epoch. If no lanes reach 0.9 of a full shuffle, the full shuffle is used.
+A store that fits into the page cache is shuffled fully, which then costs nothing; so is one of very many samples that
+are smaller than what a plan of lanes holds of each. For a larger one, lanes are tried and judged by the labels: by the
+number of distinct classes in the batches of single ranks and of whole steps, and by the drift of the classes' shares
+over an epoch. If no lanes reach 0.9 of a full shuffle, the full shuffle is used.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fastio.samplers.lanes import WINDOW_BLOCKS, LaneOrder, Lanes
 from fastio.samplers.memory import PageCache
 from fastio.samplers.order import MOST_HELD, Division
 from fastio.types.shuffle_report import ShuffleReport
+from fastio.types.spans import distinct
 
 __all__ = [
     "WELL_MIXED",
@@ -39,6 +41,7 @@ _LEAST_BLOCK_BYTES = 16 << 10  # smaller blocks are read hardly faster than sing
 _LEAST_BLOCK_SAMPLES = 2
 _LANES = (256, 128, 64)
 _MORE = (1, 2, 4, 8, 16, 32)  # how much the number of lanes grows while a batch is not well mixed
+_PLAN_BYTES = 24  # that a plan of lanes holds of each sample, in each rank
 _POOL_SHARE = 2  # blocks in use take at most 1 / 2 of the page cache, which also holds what was read before them
 
 Kind = Literal["full", "keyed", "lanes", "blocks"]
@@ -98,6 +101,9 @@ def choose(
     """
     if total <= memory.largest_whole:
         return Choice(full_kind(division.count), mixing=1.0, reason="memory")
+    # Behind a URL single samples would be requests, so plans are held there.
+    if division.count > MOST_HELD and total <= _PLAN_BYTES * division.count and memory.whole_bytes is None:
+        return Choice(full_kind(division.count), mixing=1.0, reason="small samples")
     values = labels()
     classes = None if values is None else Classes.of(values)
     reached: list[float] = []
@@ -225,7 +231,7 @@ class Classes:
         elif labels.dtype.kind == "f":
             labels = np.nan_to_num(labels)
             bounds = np.quantile(labels, np.arange(1, _QUANTILES) / _QUANTILES)
-            labels = np.searchsorted(np.unique(bounds), labels, side="right")
+            labels = np.searchsorted(distinct(bounds), labels, side="right")
         return cls(*_classes(labels))
 
     def mixing(self, batches: NDArray[np.int64]) -> float:

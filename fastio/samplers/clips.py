@@ -18,7 +18,7 @@ from fastio.samplers.planned import Draws, PlannedSampler, check_consumed, even_
 from fastio.samplers.position import as_array, plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
-from fastio.types.spans import numbers_within
+from fastio.types.spans import distinct, numbers_within
 
 __all__ = ["ClipReport", "ClipSampler"]
 
@@ -152,7 +152,7 @@ class ClipSampler(PlannedSampler):
         """Return how many clips an epoch has, and what of the videos is in none of them."""
         left = None
         if self.clips_per_video is None:
-            left = len(self._lengths) - len(np.unique(self._expanded(self._clips(0), slice(None))))
+            left = len(self._lengths) - len(distinct(self._expanded(self._clips(0), slice(None))))
         return ClipReport(len(self._counts), len(self._units(0)), self._dropped, left)
 
     def _clips(self, epoch: int) -> _Clips:

@@ -86,7 +86,8 @@ def _size(text: str) -> int:
 
 # How many bytes of a store an order in lanes may hold, for files that no page cache keeps: those behind URLs.
 
-_WHOLE_BYTES = 64 << 20  # stores up to this size are shuffled fully, and held as a whole by each rank
+_WHOLE_BYTES = 64 << 20  # stores up to this size are shuffled fully, and held as a whole by each rank,
+_WHOLE_TOGETHER = 512 << 20  # where all ranks together do not read more than this for it
 
 # Half of it is for the windows of a rank: 64 lanes of two blocks of 2 MiB. Larger blocks cost fewer requests, but an
 # epoch's first batch waits for a block of nearly every lane.
@@ -102,7 +103,8 @@ def held_memory(processes: int, *, environ: Mapping[str, str] = os.environ) -> P
     """
     if environ.get(VARIABLE) is not None:
         return page_cache(processes, environ=environ)
-    return PageCache(_RANK_BYTES * processes, whole_bytes=_WHOLE_BYTES, good_block_bytes=_GOOD_BLOCK_BYTES)
+    whole = min(_WHOLE_BYTES, _WHOLE_TOGETHER // processes)
+    return PageCache(_RANK_BYTES * processes, whole_bytes=whole, good_block_bytes=_GOOD_BLOCK_BYTES)
 
 
 def held_bytes(*, environ: Mapping[str, str] = os.environ) -> int:

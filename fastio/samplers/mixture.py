@@ -222,11 +222,9 @@ class PerSourceSampler:
 
     def advanced(self, epoch: int, consumed: Sequence[int] | None, batches: int) -> list[int]:
         """Return how many samples of each member have been consumed after so many more batches."""
-        steps, given = self._steps(epoch, consumed), self._given(epoch)
-        if batches >= len(steps):
-            return given
-        new = np.bincount(steps.members[:batches], steps.sizes[:batches], minlength=len(given)).astype(np.int64)
-        return [had + more for had, more in zip(consumed or [0] * len(given), new.tolist(), strict=True)]
+        steps, before = self._steps(epoch, consumed), consumed or [0] * len(self.order.blend.names)
+        new = np.bincount(steps.members[:batches], steps.sizes[:batches], minlength=len(before)).astype(np.int64)
+        return [had + more for had, more in zip(before, new.tolist(), strict=True)]
 
     def checked(self, epoch: int, consumed: Any) -> list[int] | None:
         """Return the numbers of samples in a state. Raises ValueError if they are none for this mixture."""

@@ -188,9 +188,8 @@ class Division:
 
     def consumed(self, batches: int) -> int:
         """Return how many samples of the order all ranks have had, from its beginning, after so many more batches."""
-        if batches >= self.batches:
-            return self.count
-        return min(self.count, self.start + batches * self.world_size * self.batch_size)
+        each = min(batches * self.batch_size, self.samples)
+        return min(self.count, self.start + each * self.world_size)
 
     def share(self, order: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
         """

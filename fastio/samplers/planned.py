@@ -64,7 +64,7 @@ class PlannedSampler(ABC):
         self._next: tuple[int, History | None] = (0, None)  # epoch, and what was consumed of it before
         self._handed_out: tuple[int, History | None, int] | None = None  # the same, and the batches since
         self._iterations = 0  # older iterations no longer count
-        self._planned: tuple[Any, Batches, NDArray[np.int64]] | None = None
+        self._planned: tuple[Any, Batches, Any] | None = None
 
     if not TYPE_CHECKING:  # a checker would then take any attribute for known
 
@@ -117,10 +117,10 @@ class PlannedSampler(ABC):
         self._share.check_ranks(f"this {type(self).__name__}")
         return self._plan(epoch, consumed or [])[0]
 
-    def _plan(self, epoch: int, history: History) -> tuple[Batches, NDArray[np.int64]]:
+    def _plan(self, epoch: int, history: History) -> tuple[Batches, Any]:
         """
-        Return what is left of this rank's batches, and how many samples of the order are consumed before each step and
-        after the last. Raises ValueError if the history is not one of this epoch.
+        Return what is left of this rank's batches, and what of the order is consumed before each step and after the
+        last (see ``PlannedOrder``). Raises ValueError if the history is not one of this epoch.
         """
         rule = self._rule()
         key = epoch, history, rule
@@ -128,11 +128,11 @@ class PlannedSampler(ABC):
         if planned is None or planned[0] != key:
             order, consumed = self._begun(epoch, history)
             ends = order.steps(rule, consumed)
-            batches = self._samples_of(order.batches(rule, self.rank, ends), epoch)
-            planned = self._planned = key, batches, ends
+            units = order.batches(rule, self.rank, ends)
+            planned = self._planned = key, self._samples_of(units, epoch), _given(ends, units)
         return planned[1:]
 
-    def _begun(self, epoch: int, history: History) -> tuple[PlannedOrder, int]:
+    def _begun(self, epoch: int, history: History) -> tuple[PlannedOrder, Any]:
         """Return the order in which what is left of an epoch comes, and how many samples of it are consumed."""
         units, draws = self._units(epoch), Draws(int(self.seed), epoch if self.shuffle else None)
         rules = [self._rule_of(_options(entry)) for entry in history]
@@ -174,7 +174,7 @@ class PlannedSampler(ABC):
         if batches == 0:
             return consumed
         history = consumed or []
-        samples = _after(batches, *self._plan(epoch, history))
+        samples = _after(batches, self._plan(epoch, history)[1])
         if history and self._goes_on(self._rule_of(_options(history[-1]))):
             return [*history[:-1], {**_options(history[-1]), "samples": samples}]
         return [*history, {**self._rule().to_json(), "samples": samples}]
@@ -200,7 +200,11 @@ class PlannedSampler(ABC):
         except TypeError as exc:  # an option is missing, or unknown
             raise ValueError(str(exc)) from exc
         name = "samples" if "samples" in entry else "steps"
-        return {**rule.to_json(), name: whole(name, entry.get(name), "1 or more in the state", least=1)}
+        return {**rule.to_json(), name: self._checked_count(name, entry.get(name))}
+
+    def _checked_count(self, name: str, count: Any) -> Any:
+        """Return how much an entry says to be consumed. Raises ValueError if that is no number of it."""
+        return whole(name, count, "1 or more in the state", least=1)
 
     def from_batches(self, state: Mapping[str, Any], epoch: int, batches: int) -> History | None:
         """Return the history of a state that counts batches, planned with the state's own options."""
@@ -326,8 +330,9 @@ def as_lengths(lengths: ArrayLike, name: str) -> NDArray[np.int32]:
 
 
 # What all ranks have consumed of an epoch: the orders that were planned in it, one after the other, each of what the
-# one before had left. An entry has the options of the rule that planned the order, and how many "samples" of it came;
-# in states before version 3 how many "steps" by that rule, which then planned anew for each number of ranks.
+# one before had left. An entry has the options of the rule that planned the order, and how many "samples" of it came
+# (of shapes: of each); in states before version 3 how many "steps" by that rule, which then planned anew for each
+# number of ranks.
 History = list[dict[str, Any]]
 
 _COUNTS = ("samples", "steps")
@@ -352,21 +357,22 @@ class PlannedOrder(Protocol):
     ``batches``, once.
     """
 
-    def steps(self, rule: Any, consumed: int) -> NDArray[np.int64]:
+    def steps(self, rule: Any, consumed: Any) -> Any:
         """
         Cut what comes after the first ``consumed`` samples into steps by a rule that goes on with this order.
 
         Return how many samples are consumed before each step and after the last, ``(steps + 1,)``: from ``consumed`` to
-        all samples. The last step may have no batches, if it is left out. Raises ValueError if the order has fewer
-        samples, or if it cannot be cut there.
+        all samples. The last step may have no batches, if it is left out. An order of which steps take no run counts
+        otherwise: 0 is its beginning too, and what it returns has a list of ints under the number of each step.
+        Raises ValueError if the order has fewer samples, or if it cannot be cut there.
         """
         ...
 
-    def left(self, consumed: int) -> NDArray[np.int64]:
+    def left(self, consumed: Any) -> NDArray[np.int64]:
         """Return the samples that come after so many, ascending. Raises ValueError as ``steps``."""
         ...
 
-    def batches(self, rule: Any, rank: int, ends: NDArray[np.int64]) -> Batches:
+    def batches(self, rule: Any, rank: int, ends: Any) -> Batches:
         """Return one rank's batches of the steps that ``steps`` returned."""
         ...
 
@@ -415,16 +421,23 @@ def _options(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name not in _COUNTS}
 
 
-def _consumed_of(order: PlannedOrder, rule: StepRule, entry: Mapping[str, Any]) -> int:
+def _consumed_of(order: PlannedOrder, rule: StepRule, entry: Mapping[str, Any]) -> Any:
     """Return how many samples of its order an entry has had. Raises ValueError for more steps than there are."""
     if "samples" in entry:
-        return int(entry["samples"])
+        return entry["samples"]
     ends = order.steps(rule, 0)
     batches = order.batches(rule, 0, ends)
     most = len(batches)
-    return _after(whole("steps", entry["steps"], f"1 to {most} in the state", least=1, below=most + 1), batches, ends)
+    steps = whole("steps", entry["steps"], f"1 to {most} in the state", least=1, below=most + 1)
+    return _after(steps, _given(ends, batches))
 
 
-def _after(steps: int, batches: Batches, ends: NDArray[np.int64]) -> int:
-    """Return how many samples are consumed after so many steps; after the last, also those that it leaves out."""
-    return int(ends[-1] if steps == len(batches) else ends[steps])
+def _given(ends: Any, batches: Batches) -> Any:
+    """Return the ends of steps without what the last one leaves out, which stands at the end of the order."""
+    return np.append(ends[:-1], ends[-1] - batches.dropped) if isinstance(ends, np.ndarray) else ends
+
+
+def _after(steps: int, ends: Any) -> Any:
+    """Return how many samples are consumed after so many steps."""
+    consumed = ends[steps]
+    return consumed if isinstance(consumed, list) else int(consumed)

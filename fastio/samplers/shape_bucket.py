@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,6 +18,7 @@ from fastio.samplers.planned import Draws, PlannedSampler, place_in, shuffled
 from fastio.samplers.position import as_array, plain, whole
 from fastio.samplers.share import Ranks
 from fastio.types.options import explains_names
+from fastio.types.spans import distinct
 
 __all__ = ["ShapeBucketSampler", "ShapeReport", "Shapes"]
 
@@ -50,7 +51,11 @@ class ShapeBucketSampler(PlannedSampler):
       and dropped.
     * ``report()`` says how many pictures each shape has, and how much of them is cropped away.
     * ``rank``, ``world_size`` and ``ranks`` as in FastLoader. An epoch can be continued with another number of ranks
-      and other batches, as with LengthBucketSampler; ``sizes``, ``shapes``, ``seed`` and ``shuffle`` must stay.
+      and other batches: pictures of each shape come in the order that was planned where the epoch began, and a step
+      when its first one was planned to come. ``sizes``, ``shapes``, ``seed`` and ``shuffle`` must stay.
+    * ``step_size``: for how many samples a step (with ``pixels_per_batch``, how many pixels) an epoch is planned,
+      whatever ranks begin it: any number of them then has one order, from the start. The default are those of a step of
+      the first ranks.
 
     Raises ValueError for options or sizes that mean nothing, and for a shape that alone exceeds ``pixels_per_batch``.
     """
@@ -73,6 +78,7 @@ class ShapeBucketSampler(PlannedSampler):
         world_size: int | None = None,
         ranks: Ranks | None = None,
         uneven: Uneven = "pad",
+        step_size: int | None = None,
     ) -> None:
         if (shapes is None) == (pixels is None):
             raise ValueError(f"shapes={shapes}, pixels={pixels}: expected exactly one of the two")
@@ -85,6 +91,7 @@ class ShapeBucketSampler(PlannedSampler):
         self.seed = seed
         self.drop_last = drop_last
         self.uneven: Uneven = uneven
+        self.step_size = step_size
         self._rule()
         self._close(ShapeBucketSampler)
 
@@ -114,7 +121,12 @@ class ShapeBucketSampler(PlannedSampler):
         return ShapeRule(shapes=self._shapes, **options)
 
     def _goes_on(self, begun: ShapeRule) -> bool:
-        return begun == self._rule()
+        return True
+
+    def _checked_count(self, name: str, count: Any) -> Any:
+        if not isinstance(count, list):  # states of before counted planned steps
+            return super()._checked_count(name, count)
+        return [whole(name, each, "0 or more of each shape in the state", least=0) for each in count]
 
 
 def _as_sizes(sizes: ArrayLike) -> NDArray[np.int64]:
@@ -219,7 +231,7 @@ class Shapes:
     def _by_ratio(self) -> tuple[NDArray[np.float64], list[list[int]]]:
         """Return the proportions, height by width, ascending, and the positions of the shapes of each, by size."""
         of_pairs = np.array([height / width for height, width in self.pairs])
-        ratios = np.unique(of_pairs)
+        ratios = distinct(of_pairs)
         by_size = sorted(range(len(self.pairs)), key=lambda position: self.pairs[position])
         return ratios, [[position for position in by_size if of_pairs[position] == ratio] for ratio in ratios]
 
@@ -292,8 +304,6 @@ class ShapeReport:
 
 # ShapeRule, ShapeOrder: pictures cut into steps of one shape each.
 
-_DIVIDING = ("batch_size", "pixels_per_batch", "world_size", "uneven", "drop_last")
-
 
 @dataclass(frozen=True, slots=True)
 class ShapeRule:
@@ -305,6 +315,7 @@ class ShapeRule:
     world_size: int
     uneven: Uneven
     drop_last: bool
+    step_size: int | None = None
 
     def __post_init__(self) -> None:
         if (self.batch_size is None) == (self.pixels_per_batch is None):
@@ -312,152 +323,240 @@ class ShapeRule:
                 f"batch_size={self.batch_size}, pixels_per_batch={self.pixels_per_batch}: expected exactly one of the "
                 "two"
             )
-        for name in ("batch_size", "pixels_per_batch", "world_size"):
+        for name in ("batch_size", "pixels_per_batch", "world_size", "step_size"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), "1 or more", least=1)
         Division(0, 1, self.world_size, self.uneven, self.drop_last)  # refuses unknown values
         large = max(self.shapes.pairs, key=math.prod)
-        if self.pixels_per_batch is not None and math.prod(large) > self.pixels_per_batch:
-            raise ValueError(
-                f"pixels_per_batch={self.pixels_per_batch}: one picture of the shape {large} has {math.prod(large)} "
-                "pixels: raise it, or leave out that shape"
-            )
+        for name in ("pixels_per_batch", "step_size") if self.pixels_per_batch is not None else ():
+            most = getattr(self, name)
+            if most is not None and math.prod(large) > most:
+                raise ValueError(
+                    f"{name}={most}: one picture of the shape {large} has {math.prod(large)} pixels: raise it, or "
+                    "leave out that shape"
+                )
 
     def to_json(self) -> dict[str, Any]:
         """Return the options as plain values; shapes are no option of the division: they must stay."""
-        return plain({name: getattr(self, name) for name in _DIVIDING})
+        options = {name: getattr(self, name) for name in _DIVIDING}
+        return plain({name: options[name] for name in options if name != "step_size" or self.step_size is not None})
 
-    def batch_sizes(self) -> list[int]:
-        """Return how many samples a batch of each shape has."""
-        if self.batch_size is not None:
-            return [self.batch_size] * len(self.shapes.pairs)
-        assert self.pixels_per_batch is not None
-        return [self.pixels_per_batch // math.prod(pair) for pair in self.shapes.pairs]
+    def planning(self) -> ShapeRule:
+        """Return the rule whose steps are planned: this one, unless ``step_size`` says how large they are."""
+        if self.step_size is None:
+            return self
+        alone = replace(self, world_size=1, step_size=None)
+        if self.pixels_per_batch is None:
+            return replace(alone, batch_size=self.step_size)
+        return replace(alone, pixels_per_batch=self.step_size)
+
+    def divisions(self, counts: NDArray[np.int64]) -> list[Division]:
+        """Return how so many pictures of each shape are divided."""
+        return [
+            Division(count, self._batch_size(pair), self.world_size, self.uneven, self.drop_last)
+            for count, pair in zip(counts.tolist(), self.shapes.pairs, strict=True)
+        ]
+
+    def _batch_size(self, pair: tuple[int, int]) -> int:
+        return self.batch_size or (self.pixels_per_batch or 0) // math.prod(pair)
 
     def order(self, buckets: NDArray[np.int32], samples: NDArray[np.int64] | None, draws: Draws) -> ShapeOrder:
         """Cut ``samples`` (None: all) into steps: of each shape as many full ones as there are, then a short one."""
+        if self.step_size is not None:
+            return self.planning().order(buckets, samples, draws)
         counts = np.bincount(buckets if samples is None else buckets[samples], minlength=len(self.shapes.pairs))
-        divisions, cuts = [], [np.zeros(1, np.int64)]
-        start = 0
-        # As they are sorted below, the last shape comes first.
-        for count, size in zip(counts[::-1].tolist(), self.batch_sizes()[::-1], strict=True):
-            division = Division(count, size, self.world_size, self.uneven, self.drop_last)
-            ends = np.arange(1, division.full_steps + 1, dtype=np.int64) * (size * self.world_size)
-            has_rest = count > division.full_steps * size * self.world_size
-            cuts.append(start + (np.append(ends, count) if has_rest else ends))
-            divisions.append(division)
-            start += count
-        total = int(counts.sum())
-        # Behind the order, there is room for the short steps as they are dealt: with samples repeated or left out.
-        order = np.empty(total + sum(_rest(division) * self.world_size for division in divisions), np.int64)
-        if total:
+        order = np.empty(int(counts.sum()), np.int64)
+        if len(order):
             _native.bucket_steps(
                 buckets,
-                order[:total],
+                order,
                 samples=samples,
-                window=total,
-                batch_size=total,
+                window=len(order),
+                batch_size=len(order),
                 max_tokens=0,
                 multiple=1,
                 world_size=1,
                 seed=draws.seed,
                 epoch=draws.epoch,
             )
-        return ShapeOrder.of(order, np.concatenate(cuts), divisions, draws, len(buckets))
+        return ShapeOrder.of(order, self.divisions(counts), draws, len(buckets))
+
+
+_DIVIDING = tuple(name for name in ShapeRule.__slots__ if name != "shapes")
 
 
 def _rest(division: Division) -> int:
-    """Return the samples that each rank gets of a short step."""
+    """Return the samples that each rank gets of a short step, repeated ones among them."""
     return division.samples - division.full_steps * division.batch_size
+
+
+def _sizes(division: Division, before: int) -> NDArray[np.int64]:
+    """Return how many samples the steps of a shape take: the short one, perhaps none, after ``before`` others."""
+    sizes = np.full(division.full_steps + 1, division.batch_size * division.world_size, np.int64)
+    sizes[before] = min(_short(division), _rest(division) * division.world_size)
+    return sizes
+
+
+def _short(division: Division) -> int:
+    """Return the samples of a short step, those left out among them."""
+    return division.count - division.full_steps * division.batch_size * division.world_size
+
+
+def _deal(
+    samples: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    out: NDArray[np.int64],
+    rank: int = 0,
+    world_size: int = 1,
+) -> None:
+    """Write a rank's samples of such steps to ``out``: every ``world_size``-th of each."""
+    spans = np.stack((starts, starts + sizes), axis=1).reshape(-1)
+    _native.deal_steps(samples, spans, 2 * np.arange(len(starts)), rank, world_size, out)
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeOrder:
     """
-    Samples in steps of one shape each: step k is ``order[cuts[k]:cuts[k + 1]]``. ``numbers`` are those that come, in
-    their order, and ``dealt`` where each lies as it is shared out: a short step, of ``shorts``, behind all others.
+    Samples in the order in which they come, shape by shape: those of shape k are ``queues[bounds[k]:bounds[k + 1]]``,
+    and steps of any ranks take the first that are left. What short steps leave out stands at the ends.
+
+    ``starts`` are where planned steps lie in the queues, and ``turns`` when they come; those from ``len(ends) - 1`` on
+    are left out. ``shorts`` are where each shape has its short step. What is consumed is a list: how many samples of
+    each shape. States of before say how many samples of planned steps came, those left out among them: ``ends``.
     """
 
-    order: NDArray[np.int64]
-    cuts: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-    dealt: NDArray[np.int64]
-    shorts: Mapping[int, Division]  # by number as dealt
-    divisions: Sequence[Division]
-    planned: int  # steps of the cuts, before those behind
+    queues: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    turns: NDArray[np.int64]
+    shorts: NDArray[np.int64]
+    ends: NDArray[np.int64]
     count: int  # samples are numbers below this
 
     @classmethod
-    def of(
-        cls, order: NDArray[np.int64], cuts: NDArray[np.int64], divisions: Sequence[Division], draws: Draws, count: int
-    ) -> ShapeOrder:
-        """Bring the steps into their order, and write short ones as they are dealt."""
-        steps = len(cuts) - 1
-        place, shorts, ends = np.arange(steps, dtype=np.int64), dict[int, Division](), [int(cuts[-1])]
-        comes = np.ones(steps, np.bool_)
-        number = 0
-        for division in divisions:
-            number += division.full_steps
-            if division.full_steps * division.batch_size * division.world_size == division.count:
-                continue
-            size = _rest(division) * division.world_size
-            comes[number] = size > 0
-            if size:
-                place[number] = steps + len(shorts)
-                shorts[steps + len(shorts)] = division
-                order[ends[-1] : ends[-1] + size] = np.resize(order[cuts[number] : cuts[number + 1]], size)
-                ends.append(ends[-1] + size)
-            number += 1
-        numbers = np.flatnonzero(comes)[shuffled(int(comes.sum()), draws)]
-        every = np.concatenate((cuts, np.array(ends[1:], np.int64)))
-        return cls(order, every, numbers, place[numbers], shorts, divisions, steps, count)
+    def of(cls, order: NDArray[np.int64], divisions: Sequence[Division], draws: Draws, count: int) -> ShapeOrder:
+        """Bring the steps into their order. In ``order``, the last shape comes first, and its short step last."""
+        steps = np.array([division.full_steps + 1 for division in divisions[::-1]])
+        shape = np.repeat(np.arange(len(divisions))[::-1], steps)
+        is_short = np.zeros(len(shape), np.bool_)
+        is_short[np.cumsum(steps) - 1] = True
+        comes = np.concatenate([_sizes(division, division.full_steps) for division in divisions[::-1]])
+        own = comes.copy()
+        own[is_short] = [_short(division) for division in divisions[::-1]]
+        begin = np.cumsum(own) - own
 
-    def _ends(self) -> NDArray[np.int64]:
-        """Return how many samples are consumed before each step and after the last, those left out among them."""
-        return np.concatenate(([0], np.cumsum(np.diff(self.cuts)[self.numbers], dtype=np.int64)))
+        numbers = np.flatnonzero(comes)
+        numbers = numbers[shuffled(len(numbers), draws)]
+        left_out = np.flatnonzero(own > comes)
+        every = np.concatenate((numbers, left_out))
+        turns = np.argsort(shape[every], kind="stable")
+        places = np.concatenate((begin[numbers], begin[left_out] + comes[left_out]))[turns]
+        sizes = np.concatenate((comes[numbers], (own - comes)[left_out]))[turns]
+        queues = np.empty_like(order)
+        _deal(order, places, sizes, queues)
 
-    def steps(self, rule: ShapeRule, consumed: int) -> NDArray[np.int64]:
-        """Return where the steps that are left end. See ``PlannedOrder``."""
-        ends = self._ends()
-        return ends[place_in(ends, consumed) :]
+        bounds = np.concatenate(([0], np.cumsum([division.count for division in divisions], dtype=np.int64)))
+        starts, shorts = np.cumsum(sizes) - sizes, bounds[1:].copy()
+        at = np.flatnonzero(is_short[every[turns]] & (turns < len(numbers)))
+        shorts[shape[every[turns[at]]]] = starts[at]
+        ends = np.concatenate(([0], np.cumsum(own[numbers])))
+        return cls(queues, bounds, starts, turns, shorts, ends, count)
 
-    def left(self, consumed: int) -> NDArray[np.int64]:
-        """Return the samples, ascending, that come after so many; they overwrite ``order``."""
-        steps = place_in(self._ends(), consumed)
-        if steps == len(self.numbers):  # what short steps leave out does not come in this epoch
-            return self.order[:0]
-        own, had = self.cuts[: self.planned + 1], self.numbers[:steps]
-        order = self.order[: int(own[-1])]
-        short = np.flatnonzero(self.dealt[:steps] >= self.planned)
-        left_out = [self._left_out(int(self.dealt[step]), int(had[step])) for step in short]
-        left = order[: _native.left_over(order, own, had, self.count)]
-        return np.sort(np.concatenate((left, *left_out))) if sum(map(len, left_out)) else left
+    def steps(self, rule: ShapeRule, consumed: int | list[int]) -> ShapeSteps:
+        """
+        Cut what is left of each shape into steps, which come when the first sample of each was planned to come.
 
-    def _left_out(self, place: int, number: int) -> NDArray[np.int64]:
-        """Return the samples of a short step that no rank gets."""
-        dealt = int(self.cuts[place + 1] - self.cuts[place])
-        return self.order[int(self.cuts[number]) + dealt : int(self.cuts[number + 1])].copy()
+        A short step comes where it was planned to come, or at the end of its shape.
+        """
+        had = self._had(consumed)
+        total = np.diff(self.bounds)
+        divisions, first = rule.divisions(total - had), self.bounds[:-1] + had
+        sizes, each, starts = [], [], []
+        for division, start, short in zip(divisions, first.tolist(), self.shorts.tolist(), strict=True):
+            full = division.full_steps
+            before = full if short < start else (short - start) // (division.batch_size * division.world_size)
+            sizes.append(_sizes(division, min(full, before)))
+            each.append(np.full(full + 1, division.batch_size))
+            each[-1][min(full, before)] = _rest(division)
+            starts.append(start + np.cumsum(sizes[-1]) - sizes[-1])
+        cut = ShapeSteps(
+            had,
+            total,
+            np.repeat(np.arange(len(sizes)), list(map(len, sizes))),
+            *map(np.concatenate, (starts, sizes, each)),
+        )
+        comes = np.flatnonzero(cut.sizes)
+        turns = self.turns[np.searchsorted(self.starts, cut.starts[comes], side="right") - 1]
+        return cut.taken(comes[np.lexsort((cut.starts[comes], turns))])
 
-    def batches(self, rule: ShapeRule, rank: int, ends: NDArray[np.int64]) -> Batches:
-        """Return one rank's batches of the steps with these ends."""
-        world_size = self.divisions[0].world_size
-        sizes = np.diff(self.cuts)[self.dealt] // world_size
-        cuts = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
-        mine = np.empty(int(cuts[-1]), np.int64)
-        _native.deal_steps(self.order, self.cuts, self.dealt, rank, world_size, mine)
-        padding = [
-            cuts[position] + self._padding(self.shorts[int(self.dealt[position])], rank)
-            for position in np.flatnonzero(self.dealt >= self.planned)
-        ]
-        consumed = len(self.numbers) + 1 - len(ends)
-        to_come = [self.shorts[step] for step in self.dealt[consumed:].tolist() if step in self.shorts]
-        repeated, dropped = sum(each.repeated for each in to_come), sum(each.dropped for each in self.divisions)
-        every = Batches(mine, cuts, repeated, dropped, padding=np.concatenate([np.empty(0, np.int64), *padding]))
-        return every.after(consumed)
+    def _had(self, consumed: int | list[int]) -> NDArray[np.int64]:
+        """Return how many samples of each shape are consumed. Raises ValueError if there are fewer."""
+        total = np.diff(self.bounds)
+        if isinstance(consumed, list):
+            had = np.array(consumed, np.int64)
+            if len(had) != len(total) or (had > total).any() or not had.any():
+                raise ValueError(f"samples={consumed}: expected 0 to {total.tolist()} in the state, and not only zeros")
+            return had
+        steps = place_in(self.ends, consumed)
+        shapes = np.searchsorted(self.bounds, self.starts, side="right") - 1
+        sizes = np.diff(np.append(self.starts, len(self.queues)))
+        return _by_shape(shapes[self.turns < steps], sizes[self.turns < steps], len(total))
 
-    @staticmethod
-    def _padding(division: Division, rank: int) -> NDArray[np.int64]:
-        """Return which of a rank's samples of a short step repeat others."""
-        own = division.count - division.full_steps * division.batch_size * division.world_size
-        places = np.arange(_rest(division), dtype=np.int64)
-        return places[places * division.world_size + rank >= own]
+    def left(self, consumed: int | list[int]) -> NDArray[np.int64]:
+        """Return the samples, ascending, that come after so many; they overwrite ``queues``."""
+        cuts = np.stack((self.bounds[:-1], self.bounds[:-1] + self._had(consumed)), axis=1).reshape(-1)
+        return self.queues[: _native.left_over(self.queues, cuts, np.arange(0, len(cuts), 2), self.count)]
+
+    def batches(self, rule: ShapeRule, rank: int, ends: ShapeSteps) -> Batches:
+        """Return one rank's batches of the steps that ``steps`` returned."""
+        world_size, steps = rule.world_size, ends
+        own = (steps.sizes - rank + world_size - 1) // world_size
+        mine = np.empty(int(own.sum()), np.int64)
+        _deal(self.queues, steps.starts, steps.sizes, mine, rank, world_size)
+        cuts = np.concatenate(([0], np.cumsum(steps.each)))
+        again, padding = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        short = np.flatnonzero(steps.each > own)
+        for step in short.tolist():
+            places = np.arange(own[step], steps.each[step])
+            again.append(self.queues[steps.starts[step] + (rank + places * world_size) % steps.sizes[step]])
+            padding.append(cuts[step] + places)
+        if len(short):
+            mine = np.insert(mine, np.repeat(np.cumsum(own)[short], list(map(len, again[1:]))), np.concatenate(again))
+        comes = int(steps.sizes.sum())
+        return Batches(
+            mine,
+            cuts,
+            int(steps.each.sum()) * world_size - comes,
+            int((steps.total - steps.had).sum()) - comes,
+            padding=np.concatenate(padding),
+        )
+
+
+def _by_shape(shapes: NDArray[np.int64], sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    return np.bincount(shapes, sizes, minlength=count).astype(np.int64)  # doubles hold numbers of samples exactly
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeSteps:
+    """
+    Steps in the order in which they come: the shape of each, where its samples start in the queues, how many these are,
+    and how many each rank gets. ``had`` and ``total`` count the samples of each shape, consumed before and of all.
+
+    ``steps[k]`` is what is consumed before step k.
+    """
+
+    had: NDArray[np.int64]
+    total: NDArray[np.int64]
+    shapes: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    each: NDArray[np.int64]
+
+    def taken(self, numbers: NDArray[np.int64]) -> ShapeSteps:
+        """Return these steps."""
+        some = (values[numbers] for values in (self.shapes, self.starts, self.sizes, self.each))
+        return ShapeSteps(self.had, self.total, *some)
+
+    def __getitem__(self, step: int) -> list[int]:
+        return list((self.had + _by_shape(self.shapes[:step], self.sizes[:step], len(self.had))).tolist())

@@ -71,6 +71,11 @@ class Address:
         return cls(path, folder, name, form, kind, numbered_paths(path) or () if kind is _Kind.RANGE else ())
 
     @property
+    def is_folder(self) -> bool:
+        """Whether all shards in a folder are meant."""
+        return self.kind is _Kind.FOLDER
+
+    @property
     def is_local(self) -> bool:
         """Whether the files lie on this machine."""
         return is_local(self.path)

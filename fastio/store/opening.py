@@ -5,27 +5,36 @@ packed.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from fastio.errors import SchemaError, StoreError, StoreIncomplete
 from fastio.store.address import Address
+from fastio.store.beside.added import FIELDS_SUFFIX
 from fastio.store.files import Read, check_read
 from fastio.store.files.local import check_address, expanded, is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.formats import named, names_store
+from fastio.store.formats.format import Format
 from fastio.store.index.store import SealedStore
-from fastio.store.kinds.names import is_there
+from fastio.store.kinds.names import is_there, plain_name
+from fastio.store.kinds.scan import is_hidden, names_in
 from fastio.store.kinds.unknown import is_container_of_others
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.shards import Way, open_set, open_shard, store_of
 from fastio.types.options import explains_names
+from fastio.types.picture_kinds import kind_by_name
+from fastio.types.units import counted
 
 __all__ = ["open_store"]
 
 _ATTEMPTS = 10  # further attempts to open a set that others replace meanwhile
+
+_LOOKED_AT = 1000  # names in a folder beside shards
+_LOG = logging.getLogger(__name__)
 
 _Version = tuple[str, tuple[int, int] | None]  # a path, with the device and inode of the file there
 
@@ -86,6 +95,8 @@ def open_store(
                 form, files = address.files()
                 before = _inodes(files)
                 store = store_of(path, form, [open_shard(file, form, way) for file in files], way)
+                if address.is_folder:
+                    _tell_beside(path, form)
         except StoreError as exc:
             if attempt < _ATTEMPTS and before != _versions(path):
                 continue  # the store was replaced meanwhile
@@ -106,6 +117,36 @@ def open_store(
             )
         return store
     raise AssertionError
+
+
+def _tell_beside(path: str, form: Format) -> None:
+    """Log which pictures, compressed shards and folders of samples, beside its shards, the store of a folder lacks."""
+    beside = list(_beside(path, form))
+    if beside:
+        _LOG.warning(
+            "%s: has the samples of its shards alone, not %s: name the shards, as in %s/*%s, if these are meant",
+            path,
+            ", ".join(beside),
+            path.rstrip("/"),
+            form.suffixes[0],
+        )
+
+
+def _beside(path: str, form: Format) -> Iterator[str]:
+    def is_compressed(name: str) -> bool:
+        return name.endswith(".tgz") or (name != plain_name(name) and form.is_name(plain_name(name)))
+
+    folders, files = names_in(path)
+    pictures, compressed = list(filter(kind_by_name, files)), list(filter(is_compressed, files))
+    for names, what in ((pictures, "picture"), (compressed, "compressed file")):
+        if names:
+            yield f"{counted(len(names), what)} ({names[0]!r})"
+    for folder in folders:
+        if not is_hidden(folder) and not folder.endswith(FIELDS_SUFFIX):
+            _, below = names_in(f"{path}/{folder}", _LOOKED_AT)
+            if any(kind_by_name(name) or is_compressed(name) or form.is_name(name) for name in below):
+                yield f"the samples in {folder!r}"
+                return
 
 
 def _versions(path: str) -> list[_Version]:

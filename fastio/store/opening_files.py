@@ -6,7 +6,7 @@ from fastio.errors import SourceError, StoreError, StoreIncomplete
 from fastio.store.foreign.folder import FolderContent, open_kept, open_listed, tell_skipped
 from fastio.store.index.sealed import Shard
 from fastio.store.index.store import SealedStore
-from fastio.store.kinds.recognise import not_packed, recognise
+from fastio.store.kinds.recognise import not_packed, recognise_unpacked
 from fastio.store.kinds.registry import later
 from fastio.store.kinds.unpacked import AS_IT_IS, Unpacked
 from fastio.store.protocol import IN_PLACE
@@ -57,15 +57,7 @@ def list_again(path: str, options: Unpacked = AS_IT_IS) -> Shard:
 
 def _content(path: str, options: Unpacked, *, check: bool) -> FolderContent | str:
     """What a source says of its samples; if they are not read in place, why. Raises SourceError."""
-    found = recognise(
-        path,
-        kind=options.kind,
-        split=options.split,
-        has_fields=bool(options.fields),
-        has_labels=options.labels is not None,
-        has_root=options.root is not None,
-        with_text=options == AS_IT_IS,
-    )
+    found = recognise_unpacked(path, options)
     return "" if found.is_text or found.kind.takes_ids else _list_samples(found, options, path, check=check)
 
 

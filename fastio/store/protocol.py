@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import TRUNCATED
+from fastio._native import TRUNCATED, ThreadPool
 from fastio.errors import StoreError
-from fastio.store.files import Fetched, StoreFiles
+from fastio.store.files import Fetched, Prefetch, StoreFiles
 from fastio.types.schema import Schema
 from fastio.types.spans import ListSpans, Spans, firsts_of
 
@@ -128,6 +128,15 @@ class SampleStore(Protocol):
         Where a payload field's bytes lie; ``files.fetch`` brings them into memory. Faster without checksums.
 
         Raises IndexError for an index outside 0..len-1, and SchemaError for a field of lists: see ``elements``.
+        """
+        ...
+
+    def look_ahead(
+        self, field: str, indices: NDArray[np.int64], pool: ThreadPool, *, checksums: bool = True
+    ) -> Prefetch | None:
+        """
+        Begin to read what ``spans`` with the same arguments will look at of the index, and to compare it, in a thread
+        of ``pool``, or to fetch it where it is far; None where nothing is left to do. ``spans`` alone raises damage.
         """
         ...
 

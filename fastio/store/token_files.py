@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreNotFound
 from fastio.store.files import ByteSource, Read, open_file
 from fastio.store.files.local import is_local
+from fastio.types.spans import distinct
 
 __all__ = [
     "CONTINUES",
@@ -331,7 +332,7 @@ def check_ids(files: Sequence[TokenFile], vocab_size: int) -> None:
     The others are compared when they are read. Ids of another dtype are mostly noticed here.
     """
     for file in files:
-        for first in np.unique(np.linspace(0, max(0, file.count - _LOOKED_AT), _PLACES).astype(np.int64)).tolist():
+        for first in distinct(np.linspace(0, max(0, file.count - _LOOKED_AT), _PLACES).astype(np.int64)).tolist():
             stop = min(first + _LOOKED_AT, file.count)
             size = file.dtype.itemsize
             ids = file.source.read(file.start + first * size, file.start + stop * size).view(file.dtype)

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio.errors import SchemaError
 from fastio.transforms.arguments import Fill
 from fastio.transforms.matrices import Warp
 
@@ -22,6 +23,7 @@ __all__ = [
     "Ints",
     "PixelFunction",
     "PointRule",
+    "RefusedPicturesError",
     "Rule",
     "Steps",
 ]
@@ -88,6 +90,25 @@ class Canvas(Protocol):
     def drop_outside(self, left: Ints, top: Ints, *, width: Ints, height: Ints, mask: NDArray[np.bool_]) -> None:
         """Drop boxes whose centre is not within this part, where ``mask`` is set."""
         ...
+
+
+class RefusedPicturesError(SchemaError):
+    """
+    A transform cannot take some pictures of a canvas for their size.
+
+    ``refused`` says which, bool ``(n,)``, and ``reason`` why, without the size of one.
+    """
+
+    def __init__(self, message: str, *, reason: str, refused: NDArray[np.bool_]) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.refused = refused
+
+    def spread(self, places: NDArray[np.bool_] | NDArray[np.int64], count: int) -> RefusedPicturesError:
+        """Return the same for ``count`` pictures, those at ``places`` being what was on the canvas."""
+        refused = np.zeros(count, np.bool_)
+        refused[places] = self.refused
+        return RefusedPicturesError(str(self), reason=self.reason, refused=refused)
 
 
 class Steps(Protocol):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.errors import SchemaError
 from fastio.transforms.arguments import (
     Interpolation,
     as_fill,
@@ -19,7 +18,7 @@ from fastio.transforms.arguments import (
     as_size,
     check_antialias,
 )
-from fastio.transforms.canvas import Canvas, Ints
+from fastio.transforms.canvas import Canvas, Ints, RefusedPicturesError
 from fastio.transforms.transform import Transform
 from fastio.types.options import brief_repr, explains_fields
 
@@ -73,7 +72,8 @@ class RandomCrop(Transform):
 
     ``padding`` (left, top, right, bottom; two numbers or one mean equal sides) is added first, in the colour ``fill``,
     to masks with the number ``mask_fill``; ``pad_if_needed`` then adds what is missing, on both sides. A picture that
-    is still too small raises SchemaError. Draws two numbers: top, left.
+    is still too small is refused: it is a bad sample of a loader, and SchemaError elsewhere. Draws two numbers: top,
+    left.
     """
 
     size: int | Sequence[int]
@@ -100,7 +100,7 @@ class RandomCrop(Transform):
         return 2
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """Add edges, then crop."""
+        """Add edges, then crop. Raises RefusedPicturesError for pictures that are too small."""
         assert isinstance(self.size, tuple)
         height, width = (np.array([side]) for side in self.size)
         self._pad(canvas, width, height)
@@ -109,9 +109,12 @@ class RandomCrop(Transform):
         if too_small.any():
             at = int(too_small.argmax())
             sizes = [int(np.broadcast_to(each, too_small.shape)[at]) for each in (canvas.height, canvas.width)]
-            raise SchemaError(
-                f"{self}: a picture of {sizes[0]}x{sizes[1]} (height x width, with padding) is smaller than the "
-                "crop: pass pad_if_needed=True, or resize first"
+            remedy = "pass pad_if_needed=True, or resize first"
+            raise RefusedPicturesError(
+                f"{self}: a picture of {sizes[0]}x{sizes[1]} (height x width, with padding) is smaller than the crop: "
+                f"{remedy}",
+                reason=f"{self}: the picture, with padding, is smaller than the crop: {remedy}",
+                refused=too_small,
             )
         canvas.crop(_below(numbers[:, 1], spare_x + 1), _below(numbers[:, 0], spare_y + 1), width=width, height=height)
 

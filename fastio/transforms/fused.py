@@ -19,7 +19,7 @@ from fastio.transforms.arguments import KERNELS, Fill, check_mask_fill
 from fastio.transforms.batch.functions import PerSample
 from fastio.transforms.batch.geometry import RenderTarget
 from fastio.transforms.batch.program import PixelTransform, Programs
-from fastio.transforms.canvas import BoxRule, PointRule, Rule
+from fastio.transforms.canvas import BoxRule, PointRule, RefusedPicturesError, Rule
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.frames import Frames, FramesByMember, Rows
@@ -32,6 +32,7 @@ from fastio.transforms.program import COLUMNS, Program, Step, check_channels, jo
 from fastio.transforms.transform import Transform
 from fastio.types.placement import called
 from fastio.types.schema import Field
+from fastio.types.spans import distinct
 
 __all__ = [
     "Fused",
@@ -121,7 +122,8 @@ class PicturePass(Protocol):
         Decide what to do with these samples, whose pictures have the shapes ``stored``, ``(n, 3)``, and these boxes,
         for transforms that look at them (``looks_at_boxes``).
 
-        A sample with a bad header gets a plan that fits any row; decoding then reports what is wrong with it.
+        A sample with a bad header gets a plan that fits any row; decoding then reports what is wrong with it. Raises
+        RefusedPicturesError for pictures, of those that are planned here, that a transform cannot take.
         """
         ...
 
@@ -260,7 +262,7 @@ class Fused:
         return planned if self._patches is None else self._cut(planned, self._patches)
 
     def _cut(self, planned: Planned, patches: Patchify) -> Planned:
-        """Let each picture's program end with its patches. Raises SchemaError for pictures that have too many."""
+        """Let each picture's program end with its patches. Raises RefusedPicturesError for those that have too many."""
         sizes, count = planned.shapes[:, :2], len(planned.indices)
         grids = patches.grids(sizes)
         patches.check(grids, sizes)
@@ -276,12 +278,17 @@ class Fused:
     ) -> Planned:
         # Shapes that all samples share are checked once: that is most of the cost for small raw pictures.
         sizes = stored[:1] if is_uniform(stored) else stored
-        known = sizes[:, :2].all(axis=1)
+        known = np.broadcast_to(sizes[:, :2].all(axis=1), len(stored))
         if known.all():
-            return self._plan(indices, stored, sizes, boxes, epoch=epoch)
-        known = np.broadcast_to(known, len(stored))
+            try:
+                return self._plan(indices, stored, sizes, boxes, epoch=epoch)
+            except RefusedPicturesError as exc:
+                raise exc.spread(known, len(indices)) from None
         of_known = None if boxes is None else (boxes[0], boxes[1].at(np.flatnonzero(known)))
-        good = self._plan(indices[known], stored[known], stored[known], of_known, epoch=epoch)
+        try:
+            good = self._plan(indices[known], stored[known], stored[known], of_known, epoch=epoch)
+        except RefusedPicturesError as exc:
+            raise exc.spread(known, len(indices)) from None
         rows = np.tile(np.array(BLANK, np.int32), (len(indices), 1))
         shapes = np.zeros((len(indices), 3), np.int64)
         rows[known], shapes[known] = good.rows, good.shapes
@@ -299,7 +306,7 @@ class Fused:
         epoch: int,
     ) -> Planned:
         """Plan for good headers; ``sizes`` is ``stored``, or one row of it that stands for all."""
-        for channels in np.unique(sizes[:, 2]).tolist():
+        for channels in distinct(sizes[:, 2]).tolist():
             self._check_channels(channels)
         plan, numbers = Plan(sizes[:, 0], sizes[:, 1]), self._drawn(indices, epoch)
         if boxes is not None:
@@ -486,12 +493,14 @@ class FusedByMember:
     ) -> Planned:
         """As PicturePass.plan; no transform of a member looks at boxes."""
         members = self._members(indices)
-        kinds = np.unique(members).tolist()
+        kinds = distinct(members).tolist()
         places = [np.flatnonzero(members == kind) for kind in kinds]
-        planned = [
-            self._passes[kind].plan(indices[place], stored[place], epoch=epoch)
-            for kind, place in zip(kinds, places, strict=True)
-        ]
+        planned = []
+        for kind, place in zip(kinds, places, strict=True):
+            try:
+                planned.append(self._passes[kind].plan(indices[place], stored[place], epoch=epoch))
+            except RefusedPicturesError as exc:
+                raise exc.spread(place, len(indices)) from None
         return self._joined(indices, stored, planned, places)
 
     def _joined(
@@ -520,7 +529,7 @@ class FusedByMember:
     def frames(self, planned: Planned, *, epoch: int) -> FramesByMember:
         """As PicturePass.frames."""
         members = self._members(planned.indices)
-        places = [(kind, np.flatnonzero(members == kind)) for kind in np.unique(members).tolist()]
+        places = [(kind, np.flatnonzero(members == kind)) for kind in distinct(members).tolist()]
         return FramesByMember(
             tuple((self._passes[kind].frames(planned.part(place), epoch=epoch), place) for kind, place in places)
         )

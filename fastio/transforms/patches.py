@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from fastio.errors import SchemaError
 from fastio.lazy import is_tensor, torch
 from fastio.samplers.position import as_array, whole
 from fastio.transforms.arguments import Interpolation, as_kernel, check_antialias
-from fastio.transforms.canvas import Canvas, Ints
+from fastio.transforms.canvas import Canvas, Ints, RefusedPicturesError
 from fastio.transforms.compiled import Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.plan import Plan
@@ -107,8 +106,8 @@ class SmartResize(Transform):
     This is the rule of Qwen2-VL and its successors, ``smart_resize`` in transformers: within those limits, sides are
     rounded to the nearest multiple; otherwise they are scaled together, and rounded inwards. ``factor`` is twice the
     side of a patch: 28 for patches of 14 pixels (Qwen2-VL, Qwen2.5-VL), 32 for those of 16 (Qwen3-VL).
-    ``interpolation`` as in Resize; bicubic, as there. Raises SchemaError, as transformers does, for pictures whose long
-    side is more than 200 times the short one.
+    ``interpolation`` as in Resize; bicubic, as there. Pictures whose long side is more than 200 times the short one are
+    refused, as in transformers: they are bad samples of a loader, and SchemaError elsewhere.
     """
 
     factor: int = 28
@@ -139,15 +138,19 @@ class SmartResize(Transform):
         return 0
 
     def run(self, canvas: Canvas, numbers: NDArray[np.float64]) -> None:
-        """Resample once. Raises SchemaError for pictures that are too long."""
+        """Resample once. Raises RefusedPicturesError for pictures that are too long."""
         height, width = np.broadcast_arrays(canvas.height, canvas.width)
         is_long = np.maximum(height, width) > _MOST_PROPORTION * np.minimum(height, width)
         if is_long.any():
             at = int(is_long.argmax())
-            raise SchemaError(
-                f"{self}: a picture of {height[at]}x{width[at]} (height x width): one side is more than "
-                f"{_MOST_PROPORTION} times the other: crop such pictures first, or leave them out by "
-                f'dataset.where("width <= {_MOST_PROPORTION} * height and height <= {_MOST_PROPORTION} * width")'
+            reason = (
+                f"one side is more than {_MOST_PROPORTION} times the other: crop such pictures first, or leave them "
+                f'out by dataset.where("width <= {_MOST_PROPORTION} * height and height <= {_MOST_PROPORTION} * width")'
+            )
+            raise RefusedPicturesError(
+                f"{self}: a picture of {height[at]}x{width[at]} (height x width): {reason}",
+                reason=f"{self}: {reason}",
+                refused=is_long,
             )
         tall, wide = self._sides(height, width)
         canvas.resize(wide, tall, kernel=self.interpolation)
@@ -209,8 +212,9 @@ class Patchify(LoaderTransform):
     patches, each as (channel, 2 frames, row, column) with every pixel twice, so D is ``patch * patch * 6``.
 
     A picture whose sides are no multiples of a patch (of a block) gets edges of 0 on the right and below. One with more
-    than ``max_patches`` patches raises SchemaError. Pictures whose size is unknown have one patch (block) of zeros, if
-    ``on_error="zero"`` keeps them. Behind it, only Normalize, ToDtype and functions of batches can follow.
+    than ``max_patches`` patches is refused: it is a bad sample of a loader, and SchemaError elsewhere. Bad samples have
+    one patch (block) of zeros, if their size is unknown or was refused and ``on_error="zero"`` keeps them. Behind it,
+    only Normalize, ToDtype and functions of batches can follow.
 
     Called on one picture, a PIL image or a uint8 tensor ``(C, H, W)``, it returns such a dict with ``patches`` ``(N,
     D)``, ``patch_coord``, ``patch_valid`` and ``grid_thw``, without padding.
@@ -284,16 +288,21 @@ class Patchify(LoaderTransform):
         return np.maximum(-(-sizes // (self.patch * merge)), 1) * merge
 
     def check(self, grids: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
-        """Raise SchemaError for pictures, of these sizes, that have more patches than there is room for."""
+        """Raise RefusedPicturesError for pictures, of these sizes, that have more patches than there is room for."""
         if self.max_patches is None or not len(grids):
             return
         counts = grids.prod(axis=1)
         at = int(counts.argmax())
         if counts[at] > self.max_patches:
-            raise SchemaError(
-                f"{self}: a picture of {sizes[at, 0]}x{sizes[at, 1]} pixels (height x width) becomes {counts[at]} "
+            reason = (
                 f"patches, more than max_patches={self.max_patches}: put ResizeToTokens({self.max_patches}, "
                 f"{self.patch}) before it, or raise max_patches"
+            )
+            raise RefusedPicturesError(
+                f"{self}: a picture of {sizes[at, 0]}x{sizes[at, 1]} pixels (height x width) becomes {counts[at]} "
+                f"{reason}",
+                reason=f"{self}: the picture has too many {reason}",
+                refused=counts > self.max_patches,
             )
 
     def places(self, grids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -402,9 +411,9 @@ def patches_of(sizes: ArrayLike, transforms: Iterable[Any]) -> NDArray[np.int32]
         counts = patches_of(dataset.sizes(), transforms)
         FastLoader(dataset, batch_sampler=PackSampler(counts, max_tokens=16384), transforms=transforms)
 
-    ``sizes`` are heights and widths ``(n, 2)``; zeros are pictures with bad headers, which have one patch (block).
-    Raises ValueError for transforms without a Patchify, and where chance decides how large a picture is when it is cut,
-    and SchemaError, as the loader does, for pictures that the transforms cannot take, or that have too many patches.
+    ``sizes`` are heights and widths ``(n, 2)``; zeros are pictures with bad headers. These have one patch (block), and
+    so have pictures that a transform refuses, the other bad samples of a loader. Raises ValueError for transforms
+    without a Patchify, and where chance decides how large a picture is when it is cut.
     """
     steps = list(transforms)
     patchify = next((step for step in steps if isinstance(step, Patchify)), None)
@@ -420,12 +429,20 @@ def patches_of(sizes: ArrayLike, transforms: Iterable[Any]) -> NDArray[np.int32]
     both = every[:, 0] << 32 | every[:, 1]  # equal sizes are planned once
     kinds, which = np.unique(both, return_inverse=True)
     own = np.column_stack((kinds >> 32, kinds & 0xFFFFFFFF))
-    is_known = own.all(axis=1)
+    moving = Compose([step for step in takewhile(lambda step: step is not patchify, steps) if _moves(step)])
     final = np.zeros_like(own)
-    moving = [step for step in takewhile(lambda step: step is not patchify, steps) if _moves(step)]
-    final[is_known] = _final_sizes(own[is_known], Compose(moving))
+    is_known = np.asarray(own.all(axis=1))
+    while is_known.any():
+        try:
+            final[is_known] = _final_sizes(own[is_known], moving)
+            break
+        except RefusedPicturesError as exc:
+            is_known = is_known & ~exc.spread(is_known, len(own)).refused
     grids = patchify.grids(final)
-    patchify.check(grids, final)
+    try:
+        patchify.check(grids, final)
+    except RefusedPicturesError as exc:
+        grids[exc.refused] = patchify.merged
     counts: NDArray[np.int32] = grids.prod(axis=1).astype(np.int32)[which.reshape(-1)]
     return counts
 

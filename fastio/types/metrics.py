@@ -119,8 +119,8 @@ class OpensGain:
 class Requests:
     """
     What the requests of one epoch for samples behind a URL took: ``answered`` brought what was asked for; ``repeated``
-    were sent again after one that failed, ``hedged`` beside one that was slow, and ``damaged`` samples were fetched
-    again because they did not match their checksum. ``failed`` ranges could not be had.
+    were sent again after one that failed, ``hedged`` beside one that was slow, and ``damaged`` samples, or pieces of
+    an index, were fetched again because they did not match their checksum. ``failed`` ranges could not be had.
 
     ``most`` is how many may be repeated (None: any number); the next one that fails is not.
     """

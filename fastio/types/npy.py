@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from tokenize import TokenError
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from fastio.types.bfloat16 import BFLOAT16, dtype_name, is_bfloat16
 from fastio.types.field_types import type_of
 from fastio.types.schema import Field
 
-__all__ = ["NpyHead", "npy_array", "npy_file", "npy_head", "npy_header", "npy_shape"]
+__all__ = ["NpyHead", "npy_array", "npy_file", "npy_head", "npy_header", "npy_shape", "read_npy_header"]
 
 _MAGIC = b"\x93NUMPY"
 _HEAD_BYTES = 1 << 12  # in which the header of any array lies that a field can hold
@@ -28,6 +28,32 @@ def npy_header(dtype: str, shape: tuple[int | None, ...]) -> bytes:
     buffer = io.BytesIO()
     np.lib.format.write_array_header_1_0(buffer, {"descr": dtype, "fortran_order": False, "shape": shape})
     return buffer.getvalue()
+
+
+# By format version; 3.0 differs from 2.0 in how names of fields are written, which no number has.
+_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """
+    Return shape, whether the order is Fortran's, and dtype of a .npy file, whose values follow.
+
+    Raises ValueError, in words about the file, for what is no header. Nothing is ever unpickled.
+    """
+    version = np.lib.format.read_magic(file)
+    if version not in _READERS:
+        raise ValueError(f"its format version is {version[0]}.{version[1]}, expected 1.0 to 3.0")
+    try:
+        shape, is_fortran, dtype = _READERS[version](file)
+    except (TypeError, SyntaxError, RecursionError, MemoryError, TokenError) as exc:  # of a header that is no literal
+        raise ValueError(f"its header cannot be parsed: {exc}") from exc
+    if any(type(size) is not int or not 0 <= size < 1 << 63 for size in shape):
+        raise ValueError(f"its shape is {shape!r:.80}")
+    return shape, is_fortran, dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +82,13 @@ def npy_head(head: bytes, size: int) -> NpyHead | str:
 
 @lru_cache(maxsize=4096)
 def _parsed(header: bytes) -> NpyHead | str:
-    file = io.BytesIO(header)
     try:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
-        shape, is_fortran, dtype = read(file)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, TokenError) as exc:
+        shape, is_fortran, dtype = read_npy_header(io.BytesIO(header))
+    except ValueError as exc:
         return f"has a damaged npy header: {str(exc).splitlines()[0][:80]}"
     is_plain = dtype.kind in "biufc" and not dtype.str.startswith(">")
     known = BFLOAT16 if is_bfloat16(dtype) else dtype.str if is_plain else ""
-    return NpyHead(len(header), "" if is_fortran and len(shape) > 1 else known, tuple(shape))
+    return NpyHead(len(header), "" if is_fortran and len(shape) > 1 else known, shape)
 
 
 # Files that are the values of a field whose arrays tell their shapes themselves.

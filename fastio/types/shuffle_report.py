@@ -11,6 +11,7 @@ __all__ = ["ShuffleReport"]
 _REASONS = {
     "badly mixed": ", because blocks mix these labels badly",
     "little memory": ", because there is too little memory for blocks",
+    "small samples": ", because a plan of blocks would take more memory than the samples",
     "as in the state": ", as in the loaded state",
 }
 
@@ -21,7 +22,7 @@ class ShuffleReport:
     What ``shuffle=True`` means for a store, and what it costs; ``str`` gives one line.
 
     * ``kind``: "full", "lanes", or "blocks" (from the state of an older fastio). ``reason``: "memory" (it holds the
-      store), "well mixed", "badly mixed", "no labels", "little memory" or "as in the state".
+      store), "well mixed", "badly mixed", "no labels", "little memory", "small samples" or "as in the state".
     * ``store_bytes``: bytes of the samples; ``memory_bytes``: what the page cache is expected to hold.
     * ``mixing``: distinct classes in a batch, relative to a full shuffle, which has 1.0; ``drift``: how far a class's
       share deviates from the mean within an epoch, 0 to 1. None if nothing was judged.

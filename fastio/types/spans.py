@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastio._native import Buffers
 
-__all__ = ["ListSpans", "Spans", "elements_of", "firsts_of", "numbers_within", "sums_of"]
+__all__ = ["ListSpans", "Spans", "distinct", "elements_of", "firsts_of", "numbers_within", "sums_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,22 @@ class Spans:
             None if self.checksums is None else self.checksums[positions],
             None if self.intervals is None else self.intervals.at(positions),
         )
+
+
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """
+    Return the distinct ones among numbers, ascending.
+
+    ``np.unique``, which does so, imports ``numpy.ma`` for it, 8 MB of memory, and takes long for many in random order.
+
+    >>> distinct(np.array([3, 1, 3, 2])).tolist()
+    [1, 2, 3]
+    """
+    ordered = np.sort(values, axis=None)
+    is_first = np.ones(len(ordered), np.bool_)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    found: NDArray[Any] = ordered[is_first]
+    return found
 
 
 # Lists of values: as many elements as a sample has, all elements of all samples one after the other.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "check.h"
@@ -16,6 +17,35 @@ constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
 template <typename T>
 fastio::Bytes bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const std::uint8_t*>(values.data()), values.size() * sizeof(T)};
+}
+
+// Places for what is picked of `count` samples.
+template <std::size_t count>
+struct Picked {
+  std::array<std::int32_t, count> shard{};
+  std::array<std::int64_t, count> starts{}, sizes{};
+  std::array<std::uint32_t, count> checksums{};
+
+  fastio::PickedSpans places() { return {shard.data(), starts.data(), sizes.data(), nullptr}; }
+  fastio::PickedSpans all() {
+    return {shard.data(), starts.data(), sizes.data(), checksums.data()};
+  }
+};
+
+// An index without checksums of numbers of one width, of samples of any size.
+template <typename T>
+fastio::SpanIndex index_of(std::span<const std::int64_t> ends, std::span<const std::int64_t> limits,
+                           const std::vector<T>& starts, const std::vector<T>& sizes,
+                           fastio::Pieces* start_pieces = nullptr) {
+  return {ends,
+          limits,
+          {bytes_of(starts).data(), sizeof(T), 1, 0, start_pieces},
+          {bytes_of(sizes).data(), sizeof(T), 1, 0, nullptr},
+          nullptr,
+          nullptr,
+          starts.size(),
+          -1,
+          1};
 }
 
 void test_pieces_are_compared_once_and_where_asked() {
@@ -40,46 +70,28 @@ void test_entries_are_picked() {
   const std::array<std::int64_t, 2> ends{2, 3}, limits{100, 33};
   const std::vector<std::int64_t> starts{10, 20, 30}, sizes{1, 2, 3};
   const std::array<std::uint32_t, 3> known{7, 8, 9};
-  fastio::SpanIndex index{ends,
-                          limits,
-                          {bytes_of(starts).data(), 8, 1, 0, nullptr},
-                          {bytes_of(sizes).data(), 8, 1, 0, nullptr},
-                          known.data(),
-                          nullptr,
-                          3,
-                          -1,
-                          1};
-  std::array<std::int32_t, 3> shard{};
-  std::array<std::int64_t, 3> begins{}, lengths{};
-  std::array<std::uint32_t, 3> checksums{};
-  const fastio::PickedSpans out{shard.data(), begins.data(), lengths.data(), checksums.data()};
+  auto index = index_of(ends, limits, starts, sizes);
+  index.checksums = known.data();
+  Picked<3> picked;
+  const auto out = picked.all();
   EXPECT(fastio::pick(index, std::array<std::int64_t, 3>{2, 0, 2}, out) == 3);
-  EXPECT((shard == std::array<std::int32_t, 3>{1, 0, 1}));
-  EXPECT((begins == std::array<std::int64_t, 3>{30, 10, 30}));
-  EXPECT((lengths == std::array<std::int64_t, 3>{3, 1, 3}));
-  EXPECT((checksums == std::array<std::uint32_t, 3>{9, 7, 9}));
+  EXPECT((picked.shard == std::array<std::int32_t, 3>{1, 0, 1}));
+  EXPECT((picked.starts == std::array<std::int64_t, 3>{30, 10, 30}));
+  EXPECT((picked.sizes == std::array<std::int64_t, 3>{3, 1, 3}));
+  EXPECT((picked.checksums == std::array<std::uint32_t, 3>{9, 7, 9}));
   EXPECT(fastio::pick(index, std::array<std::int64_t, 3>{1, 3, 0}, out) == 1);
   EXPECT(fastio::pick(index, std::array<std::int64_t, 3>{1, 0, -huge}, out) == 2);
   index.starts = {bytes_of(starts).data(), 8, 2, 5, nullptr};
   EXPECT(fastio::pick(index, std::array<std::int64_t, 2>{1, 0}, out) == 2);
-  EXPECT(begins[0] == 45 && begins[1] == 25);
+  EXPECT(picked.starts[0] == 45 && picked.starts[1] == 25);
 }
 
 void test_entries_that_cannot_be() {
   const std::array<std::int64_t, 1> ends{5}, limits{100};
   const std::vector<std::int64_t> starts{0, -1, huge, 90, 100}, sizes{8, 8, 8, 11, 0};
-  fastio::SpanIndex index{ends,
-                          limits,
-                          {bytes_of(starts).data(), 8, 1, 0, nullptr},
-                          {bytes_of(sizes).data(), 8, 1, 0, nullptr},
-                          nullptr,
-                          nullptr,
-                          5,
-                          -1,
-                          1};
-  std::array<std::int32_t, 1> shard{};
-  std::array<std::int64_t, 1> begins{}, lengths{};
-  const fastio::PickedSpans out{shard.data(), begins.data(), lengths.data(), nullptr};
+  auto index = index_of(ends, limits, starts, sizes);
+  Picked<1> picked;
+  const auto out = picked.places();
   const auto is_good = [&](std::int64_t sample) {
     return fastio::pick(index, std::array<std::int64_t, 1>{sample}, out) == 1;
   };
@@ -106,84 +118,82 @@ void test_entries_of_a_width() {
       fastio::crc32(bytes_of(starts).subspan(sizeof(T), sizeof(T))),
       fastio::crc32(bytes_of(starts).subspan(2 * sizeof(T)))};
   fastio::Pieces pieces(bytes_of(starts), sums, sizeof(T));
-  const fastio::SpanIndex index{ends,
-                                limits,
-                                {bytes_of(starts).data(), sizeof(T), 1, 0, &pieces},
-                                {bytes_of(sizes).data(), sizeof(T), 1, 0, nullptr},
-                                nullptr,
-                                nullptr,
-                                3,
-                                -1,
-                                1};
-  std::array<std::int32_t, 3> shard{};
-  std::array<std::int64_t, 3> begins{}, lengths{};
-  const fastio::PickedSpans out{shard.data(), begins.data(), lengths.data(), nullptr};
+  const auto index = index_of(ends, limits, starts, sizes, &pieces);
+  Picked<3> picked;
   starts[2] = 8;  // and no other piece
-  EXPECT(fastio::pick(index, std::array<std::int64_t, 3>{1, 0, 2}, out) == 2);
-  EXPECT((begins == std::array<std::int64_t, 3>{most, 0, 0}));
-  EXPECT((lengths == std::array<std::int64_t, 3>{1, 9, 0}));
+  EXPECT(fastio::pick(index, std::array<std::int64_t, 3>{1, 0, 2}, picked.places()) == 2);
+  EXPECT((picked.starts == std::array<std::int64_t, 3>{most, 0, 0}));
+  EXPECT((picked.sizes == std::array<std::int64_t, 3>{1, 9, 0}));
 }
 
-// An index of four samples in a file of 100 bytes, whose starts and checksums are compared.
-fastio::SpanIndex checked_index(const std::vector<std::int64_t>& starts,
-                                const std::vector<std::int64_t>& sizes,
-                                const std::vector<std::uint32_t>& known,
-                                fastio::Pieces& start_pieces, fastio::Pieces& known_pieces) {
+// Four samples in a file of 100 bytes, whose starts are compared by halves, and their checksums
+// in pieces of so many bytes.
+struct CheckedIndex {
+  explicit CheckedIndex(std::size_t known_bytes)
+      : start_sums(sums_of(bytes_of(starts), 16)),
+        known_sums(sums_of(bytes_of(known), known_bytes)),
+        start_pieces(bytes_of(starts), start_sums, 16),
+        known_pieces(bytes_of(known), known_sums, known_bytes),
+        index(index_of(ends, limits, starts, sizes, &start_pieces)) {
+    index.checksums = known.data();
+    index.checksum_pieces = &known_pieces;
+  }
+
+  static std::vector<std::uint32_t> sums_of(fastio::Bytes bytes, std::size_t piece) {
+    std::vector<std::uint32_t> sums;
+    for (std::size_t at = 0; at < bytes.size(); at += piece)
+      sums.push_back(fastio::crc32(bytes.subspan(at, piece)));
+    return sums;
+  }
+
   static constexpr std::array<std::int64_t, 1> ends{4}, limits{100};
-  return {ends,
-          limits,
-          {bytes_of(starts).data(), 8, 1, 0, &start_pieces},
-          {bytes_of(sizes).data(), 8, 1, 0, nullptr},
-          known.data(),
-          &known_pieces,
-          4,
-          -1,
-          1};
-}
-
-void test_damage_is_seen_where_it_is_touched() {
   std::vector<std::int64_t> starts{0, 1, 2, 3}, sizes{1, 1, 1, 1};
   std::vector<std::uint32_t> known{7, 8, 9, 10};
-  const auto sums_of = [](fastio::Bytes bytes) {
-    return std::array<std::uint32_t, 2>{fastio::crc32(bytes.first(bytes.size() / 2)),
-                                        fastio::crc32(bytes.subspan(bytes.size() / 2))};
-  };
-  const auto start_sums = sums_of(bytes_of(starts)), known_sums = sums_of(bytes_of(known));
-  fastio::Pieces start_pieces(bytes_of(starts), start_sums, 16);
-  fastio::Pieces known_pieces(bytes_of(known), known_sums, 8);
-  const auto index = checked_index(starts, sizes, known, start_pieces, known_pieces);
-  starts[3] ^= 1;
-  known[1] ^= 1;
-  std::array<std::int32_t, 2> shard{};
-  std::array<std::int64_t, 2> begins{}, lengths{};
-  std::array<std::uint32_t, 2> checksums{};
-  const fastio::PickedSpans all{shard.data(), begins.data(), lengths.data(), checksums.data()};
-  const fastio::PickedSpans places{shard.data(), begins.data(), lengths.data(), nullptr};
-  EXPECT(fastio::pick(index, std::array<std::int64_t, 2>{0, 1}, places) == 2);
-  EXPECT(fastio::pick(index, std::array<std::int64_t, 2>{0, 2}, places) == 1);
-  EXPECT(fastio::pick(index, std::array<std::int64_t, 2>{0, 1}, all) == 0);
+  std::vector<std::uint32_t> start_sums, known_sums;
+  fastio::Pieces start_pieces, known_pieces;
+  fastio::SpanIndex index;
+};
+
+void test_damage_is_seen_where_it_is_touched() {
+  CheckedIndex checked(8);
+  checked.starts[3] ^= 1;
+  checked.known[1] ^= 1;
+  Picked<2> picked;
+  const auto places = picked.places(), all = picked.all();
+  EXPECT(fastio::pick(checked.index, std::array<std::int64_t, 2>{0, 1}, places) == 2);
+  EXPECT(fastio::pick(checked.index, std::array<std::int64_t, 2>{0, 2}, places) == 1);
+  EXPECT(fastio::pick(checked.index, std::array<std::int64_t, 2>{0, 1}, all) == 0);
 }
 
 void test_what_was_not_compared_is_told() {
-  const std::vector<std::int64_t> starts{0, 1, 2, 3}, sizes{1, 1, 1, 1};
-  const std::vector<std::uint32_t> known{7, 8, 9, 10};
-  const std::array<std::uint32_t, 2> start_sums{fastio::crc32(bytes_of(starts).first(16)),
-                                                fastio::crc32(bytes_of(starts).subspan(16))};
-  const std::array<std::uint32_t, 1> known_sums{fastio::crc32(bytes_of(known))};
-  fastio::Pieces start_pieces(bytes_of(starts), start_sums, 16);
-  fastio::Pieces known_pieces(bytes_of(known), known_sums, 16);
-  const auto index = checked_index(starts, sizes, known, start_pieces, known_pieces);
+  CheckedIndex checked(16);
+  const auto starts = bytes_of(checked.starts), known = bytes_of(checked.known);
   const std::array<std::int64_t, 4> samples{0, 1, 3, -1};
-  const auto found = fastio::unseen(index, samples, true);
+  const auto found = fastio::unseen(checked.index, samples, true);
   EXPECT(found.size() == 3);  // the two pieces of starts, and that of all checksums
   if (found.size() != 3) return;
-  EXPECT(found[0].data() == bytes_of(starts).data() && found[0].size() == 16);
-  EXPECT(found[1].data() == bytes_of(starts).data() + 16 && found[1].size() == 16);
-  EXPECT(found[2].data() == bytes_of(known).data() && found[2].size() == 16);
-  EXPECT(start_pieces.is_right(0));
-  EXPECT(fastio::unseen(index, samples, false).size() == 1);
-  EXPECT(start_pieces.is_right(31));
-  EXPECT(fastio::unseen(index, samples, false).empty());
+  EXPECT(found[0].data() == starts.data() && found[0].size() == 16);
+  EXPECT(found[1].data() == starts.data() + 16 && found[1].size() == 16);
+  EXPECT(found[2].data() == known.data() && found[2].size() == 16);
+  EXPECT(checked.start_pieces.is_right(0));
+  EXPECT(fastio::unseen(checked.index, samples, false).size() == 1);
+  EXPECT(checked.start_pieces.is_right(31));
+  EXPECT(fastio::unseen(checked.index, samples, false).empty());
+}
+
+void test_pieces_are_compared_ahead() {
+  CheckedIndex checked(16);
+  auto& start_pieces = checked.start_pieces;
+  fastio::compare(checked.index, std::array<std::int64_t, 2>{1, -1}, false);
+  EXPECT(start_pieces.unseen(0).empty() && !start_pieces.unseen(16).empty());
+  EXPECT(!checked.known_pieces.is_whole());
+  checked.starts[3] = 2;
+  fastio::compare(checked.index, std::array<std::int64_t, 1>{3}, true);
+  EXPECT(!start_pieces.unseen(16).empty() && checked.known_pieces.is_whole());
+  EXPECT(!fastio::is_compared(checked.index, false));
+  checked.starts[3] = 3;
+  fastio::compare(checked.index, std::array<std::int64_t, 1>{2}, false);
+  EXPECT(fastio::is_compared(checked.index, false) && fastio::is_compared(checked.index, true));
 }
 
 }  // namespace
@@ -197,5 +207,6 @@ int main() {
   test_entries_of_a_width<std::uint32_t>();
   test_damage_is_seen_where_it_is_touched();
   test_what_was_not_compared_is_told();
+  test_pieces_are_compared_ahead();
   return failures;
 }

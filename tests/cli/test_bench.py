@@ -17,16 +17,10 @@ from fastio.cli.bench import bench
 from fastio.measure.machine.disk import DiskReport, ReadRate
 from fastio.measure.machine.disk_kind import DiskKind
 from fastio.measure.report.machine import disk_page
+from tests.commands import run
 from tests.conftest import encode, pictures
 
 SCRIPT = "import torch\ndef pair():\n    return [torch.ones(4, 2)] * 3, lambda batch: batch.sum()\n"
-
-
-def run(*args: object, code: int = 0) -> str:
-    """What a command prints; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(arg) for arg in args])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 @pytest.fixture

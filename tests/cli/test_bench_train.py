@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
-from fastio.cli import cli
 from fastio.cli.options import MODEL_NAMES
 from fastio.measure.trainer import run as trainer
 from fastio.measure.trainer.run import MODELS
+from tests.commands import run
 from tests.conftest import encode, pictures, write_store
 
 CIFAR = ("bench", "train", "--model", "cifar10cnn", "--device", "cpu")
@@ -52,13 +51,6 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return "user_train.py"
-
-
-def run(*args: object, code: int = 0) -> str:
-    """What a command prints; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(arg) for arg in args])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 def test_every_model_can_be_named() -> None:

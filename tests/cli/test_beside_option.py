@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from fastio import Writer
 from fastio.cli import cli
+from tests.commands import run
 from tests.conftest import encode, pictures
 
 
@@ -23,13 +24,6 @@ def pair(tmp_path: Path) -> list[str]:
         for number in reversed(range(6)):
             captions.write({"caption": f"caption of {number}"}, key=f"k{number}")
     return [str(tmp_path / "photos.lmdb"), "--beside", str(tmp_path / "captions.h5")]
-
-
-def run(*words: str) -> str:
-    """What a command prints."""
-    result = CliRunner().invoke(cli, words)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def test_ls_info_plan_and_show(pair: list[str], tmp_path: Path) -> None:

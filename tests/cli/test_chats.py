@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from fastio.cli import cli
+from tests.commands import outcome
 from tests.converters.text.bpe import TEXTS, saved, train
 from tests.converters.text.chat_templates import SPECIAL, TEMPLATES
-
-
-def run(*words: Any) -> tuple[int, str]:
-    """The exit code and the output of a command."""
-    result = CliRunner().invoke(cli, [str(word) for word in words])
-    return result.exit_code, result.output
 
 
 @pytest.fixture
@@ -34,38 +26,38 @@ def chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_store_of_chats(chat: list[str]) -> None:
     """Packed, described, and compared with its source."""
-    code, said = run("pack", "sft.jsonl", "sft.h5", *chat)
+    code, said = outcome("pack", "sft.jsonl", "sft.h5", *chat)
     assert 0 == code, said
     assert "sft.jsonl: jsonl, chats in 'messages' (role and content)" in said
     assert "chat template chat_template.jinja; in the loss: the assistant's turns, by {% generation %}" in said
     assert "has nothing in the loss: no turn of the assistant" in said
     assert 1 == sum(line.startswith("in the loss: ") for line in said.splitlines())
 
-    assert "chats by the template chat_template.jinja; in the loss: assistant, " in run("info", "sft.h5")[1]
-    code, said = run("verify", "sft.h5", "--against", "sft.jsonl")
+    assert "chats by the template chat_template.jinja; in the loss: assistant, " in outcome("info", "sft.h5")[1]
+    code, said = outcome("verify", "sft.h5", "--against", "sft.jsonl")
     assert (0, True) == (code, "39 compared with sft.jsonl: keys and the fields tokens, loss" in said), said
 
 
 def test_sets_of_chats(chat: list[str]) -> None:
     """Resuming makes the same shards, and joins none of another template or loss; parts make a set as well."""
     words = ("pack", "sft.jsonl", "sft-%06d.tar", *chat, "--shard-size", "20KB")
-    code, said = run(*words)
+    code, said = outcome(*words)
     assert 0 == code, said
     shards = {path.name: path.read_bytes() for path in Path().glob("sft-*.tar")}
     assert 2 < len(shards)
     sorted(Path().glob("sft-*.tar"))[1].unlink()
-    code, said = run(*words, "--resume")
+    code, said = outcome(*words, "--resume")
     assert 0 == code, said
     assert shards == {path.name: path.read_bytes() for path in Path().glob("sft-*.tar")}
 
     sorted(Path().glob("sft-*.tar"))[1].unlink()
-    assert 1 == run(*words, "--resume", "--loss", "all")[0]
+    assert 1 == outcome(*words, "--resume", "--loss", "all")[0]
     Path("chat_template.jinja").write_text(TEMPLATES["bars"])
-    assert 1 == run(*words, "--resume")[0]
+    assert 1 == outcome(*words, "--resume")[0]
     for part in ("0/2", "1/2"):
-        code, said = run("pack", "sft.jsonl", "part-%06d.tar", *chat, "--part", part)
+        code, said = outcome("pack", "sft.jsonl", "part-%06d.tar", *chat, "--part", part)
         assert 0 == code, said
-    assert "39 samples" in run("verify", "part-%06d.tar")[1]
+    assert "39 samples" in outcome("verify", "part-%06d.tar")[1]
 
 
 WRONG = {
@@ -84,7 +76,7 @@ def test_options_that_do_not_fit(chat: list[str], name: str) -> None:
     """One line says which, and what to type."""
     options, words = WRONG[name]
     given = [word for each in options for word in (chat if each is ... else [each])]
-    code, said = run("pack", "sft.jsonl", "out.lmdb", *given)
+    code, said = outcome("pack", "sft.jsonl", "out.lmdb", *given)
 
     assert (True, True) == (code > 0, words in said), said
     assert not Path("out.lmdb").exists()
@@ -93,7 +85,9 @@ def test_options_that_do_not_fit(chat: list[str], name: str) -> None:
 def test_chats_are_in_tables(chat: list[str]) -> None:
     """A file of lines has no columns."""
     Path("a.txt").write_text("x\n")
-    assert "--chat messages has no effect, because only tables hold chats" in run("pack", "a.txt", "a.lmdb", *chat)[1]
+    assert (
+        "--chat messages has no effect, because only tables hold chats" in outcome("pack", "a.txt", "a.lmdb", *chat)[1]
+    )
 
 
 def test_preferences(chat: list[str]) -> None:
@@ -101,14 +95,14 @@ def test_preferences(chat: list[str]) -> None:
     row = {"prompt": "the cat?", "completion": "sat", "label": True}
     Path("kto.jsonl").write_text("".join(json.dumps({**row, "label": i % 2 == 0}) + "\n" for i in range(9)))
     words = ("pack", "kto.jsonl", *chat[:2], "--chat", "prompt")
-    code, said = run(*words[:2], "kto.h5", *words[2:])
+    code, said = outcome(*words[:2], "kto.h5", *words[2:])
     assert (0, True) == (code, "jsonl, preferences in 'prompt' (prompt, completion and label)" in said), said
-    code, said = run("verify", "kto.h5", "--against", "kto.jsonl")
+    code, said = outcome("verify", "kto.h5", "--against", "kto.jsonl")
     assert (0, True) == (code, "9 compared with kto.jsonl: keys and the fields prompt, completion, label" in said), said
 
-    code, said = run(*words[:2], "sft.h5", *words[2:], "--without", "label")
+    code, said = outcome(*words[:2], "sft.h5", *words[2:], "--without", "label")
     assert (0, True) == (code, "jsonl, chats in 'prompt' (prompt and completion)" in said), said
-    code, said = run("verify", "sft.h5", "--against", "kto.jsonl")
+    code, said = outcome("verify", "sft.h5", "--against", "kto.jsonl")
     assert (0, True) == (code, "9 compared with kto.jsonl: keys and the fields tokens, loss" in said), said
-    assert "drop --loss all" in run(*words[:2], "x.h5", *words[2:], "--loss", "all")[1]
-    assert "--tokenizer tokenizer.json --chat prompt" in run("info", "kto.jsonl")[1]
+    assert "drop --loss all" in outcome(*words[:2], "x.h5", *words[2:], "--loss", "all")[1]
+    assert "--tokenizer tokenizer.json --chat prompt" in outcome("info", "kto.jsonl")[1]

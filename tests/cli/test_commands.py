@@ -12,24 +12,17 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
 from fastio.cli import cli
 from fastio.cli.screen import SIZE, printable
 from fastio.store import open_store
 from fastio.types.units import size
+from tests.commands import result_of, run
 from tests.conftest import SUFFIXES
 from tests.converters.trees import class_folders, files_below, flat, foreign_tar, pickled
 
 COMMANDS = ("pack", "info", "ls", "show", "unpack", "verify", "bench")
-
-
-def run(*args, code=0):
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(arg) for arg in args])
-    assert code == result.exit_code, result.output
-    return result
 
 
 @pytest.fixture
@@ -43,7 +36,7 @@ def folder(tmp_path):
 
 def test_help_names_the_commands():
     """--help lists them."""
-    shown = run("--help").output
+    shown = run("--help")
 
     assert all(f"\n  {command} " in shown for command in COMMANDS)
 
@@ -51,7 +44,7 @@ def test_help_names_the_commands():
 @pytest.mark.parametrize("command", [*((c,) for c in COMMANDS), ("bench", "io")])
 def test_every_command_has_an_example(command):
     """Help shows how a command is called."""
-    assert "Example:\n    fastio" in run(*command, "--help").output
+    assert "Example:\n    fastio" in run(*command, "--help")
 
 
 @pytest.mark.parametrize("command", [("pack",), ("bench", "train"), ("bench", "both")])
@@ -60,7 +53,7 @@ def test_help_has_every_option_once(command):
     found = cli
     for name in command:
         found = found.commands[name]
-    shown = run(*command, "--help").output
+    shown = run(*command, "--help")
     first = [line.split()[0].rstrip(",") for line in shown.partition("Options:")[2].splitlines() if line[:3] == "  -"]
 
     assert sorted(first) == sorted(
@@ -73,7 +66,7 @@ def test_help_has_every_option_once(command):
 @pytest.mark.parametrize("group", [(), ("bench",)])
 def test_lists_of_commands_are_whole_sentences(group):
     """No summary is cut off in a terminal of 80 columns, and the order is that of use."""
-    listed = run(*group, "--help").output.partition("Commands:\n")[2].splitlines()
+    listed = run(*group, "--help").partition("Commands:\n")[2].splitlines()
     assert all(line.endswith(".") and not line.endswith("...") for line in listed)
     assert listed[0].split()[0] == ("both" if group else "pack")
 
@@ -82,7 +75,7 @@ def test_version():
     """The version is that of the package."""
     from importlib.metadata import version
 
-    assert f"fastio {version('fastio')}\n" == run("--version").output
+    assert f"fastio {version('fastio')}\n" == run("--version")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -90,11 +83,11 @@ def test_there_and_back(tmp_path, suffix):
     """pack, verify against the source, unpack: the same tree."""
     class_folders(tmp_path / "c")
     store = tmp_path / f"s.{suffix}"
-    packed = run("pack", tmp_path / "c", store, "--jobs", 2)
+    packed = result_of("pack", tmp_path / "c", store, "--jobs", 2)
 
     assert "packed 9 of 9 samples" in packed.output
     assert "class folders of images, 9 samples" in packed.stderr
-    assert "all good" in run("verify", store, "--decode", "--against", tmp_path / "c").output
+    assert "all good" in run("verify", store, "--decode", "--against", tmp_path / "c")
 
     run("unpack", store, tmp_path / "again")
 
@@ -107,7 +100,7 @@ def test_skipped_samples_are_all_listed(tmp_path):
     long = "x" * 180
     for i in range(30):
         (tmp_path / "pngs" / f"{long}{i:02d}.npy").touch()
-    output = run("pack", tmp_path / "pngs", tmp_path / "s.lmdb", "--on-error", "skip").output
+    output = run("pack", tmp_path / "pngs", tmp_path / "s.lmdb", "--on-error", "skip")
 
     assert "packed 40 of 40 samples and skipped 30 problems" in output
     joined = "".join(line.split(" ")[0] for line in output.splitlines())
@@ -127,7 +120,7 @@ def test_errors_are_one_line(tmp_path):
         ("unpack", tmp_path / "nothing.tar", tmp_path / "out"),
         ("show", tmp_path / "nothing.tar"),
     ):
-        lines = run(*args, code=1).output.splitlines()
+        lines = run(*args, code=1).splitlines()
 
         assert 1 == len(lines)
         assert lines[0].startswith("error: ")
@@ -135,7 +128,7 @@ def test_errors_are_one_line(tmp_path):
 
 def test_nothing_there_is_said_first(tmp_path):
     """A name without a suffix may be a folder that is misspelt."""
-    said = run("bench", "io", tmp_path / "nowhere", code=1).output
+    said = run("bench", "io", tmp_path / "nowhere", code=1)
 
     assert said.startswith(f"error: {tmp_path / 'nowhere'}: no such file or folder; ")
 
@@ -151,26 +144,26 @@ def test_wrong_usage(args):
 
 def test_info(folder):
     """For people and for machines."""
-    text = run("info", folder / "s.lmdb").output
+    text = run("info", folder / "s.lmdb")
 
     assert text.startswith(f"A store of training data: {folder / 's.lmdb'}\n\nsamples  ")
     assert re.search(r"^samples +7$", text, re.MULTILINE)
     assert re.search(r"^format +lmdb$", text, re.MULTILINE)
     assert "lmdb.open(path" in text
-    assert 7 == json.loads(run("info", folder / "s.lmdb", "--json").output)["samples"]
-    assert "simd" in run("info", "--build").output
+    assert 7 == json.loads(run("info", folder / "s.lmdb", "--json"))["samples"]
+    assert "simd" in run("info", "--build")
 
 
 def test_ls(folder):
     """Index, size, label and key; filtered and limited."""
-    assert 7 == len(run("ls", folder / "s.lmdb").output.splitlines())
-    index, size_bytes, label, key = run("ls", folder / "s.lmdb", "*5.png").output.split()
+    assert 7 == len(run("ls", folder / "s.lmdb").splitlines())
+    index, size_bytes, label, key = run("ls", folder / "s.lmdb", "*5.png").split()
     assert ("5", "2", "0005.png") == (index, label, key)
     assert (folder / "pngs" / key).stat().st_size == int(size_bytes)
-    assert 2 == len(run("ls", folder / "s.lmdb", "--limit", 2).output.splitlines())
-    nothing = run("ls", folder / "s.lmdb", "none", code=1)
+    assert 2 == len(run("ls", folder / "s.lmdb", "--limit", 2).splitlines())
+    nothing = result_of("ls", folder / "s.lmdb", "none", code=1)
     assert ("", f"{folder / 's.lmdb'}: no key of 7 samples matches 'none'\n") == (nothing.stdout, nothing.stderr)
-    record = json.loads(run("ls", folder / "s.lmdb", "0004*", "--json").output)
+    record = json.loads(run("ls", folder / "s.lmdb", "0004*", "--json"))
 
     assert {"index": 4, "key": "0004.png", "label": 1, "class": None} == {
         k: record[k] for k in record if k != "size_bytes"
@@ -209,7 +202,7 @@ def test_out_is_checked_before_the_source_is_scanned(folder, monkeypatch, args, 
     monkeypatch.chdir(folder)
     monkeypatch.setattr("fastio.converters.open_source", lambda *_, **__: pytest.fail("scanned"))
 
-    assert message in run("pack", "pngs", *args, code=1).output
+    assert message in run("pack", "pngs", *args, code=1)
 
 
 def test_numbers_of_shards_without_width(folder):
@@ -218,7 +211,7 @@ def test_numbers_of_shards_without_width(folder):
 
     assert (folder / "t-0.tar").exists()
     assert (folder / "t-1.tar").exists()
-    assert 7 == json.loads(run("info", folder / "t-%d.tar", "--json").output)["samples"]
+    assert 7 == json.loads(run("info", folder / "t-%d.tar", "--json"))["samples"]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +225,7 @@ def test_numbers_of_shards_without_width(folder):
 def test_show_where_it_cannot_write(folder, monkeypatch, out, message):
     """One line with the path as it was given: no errno, no hidden name."""
     monkeypatch.chdir(folder)
-    said = run("show", "s.lmdb", "-o", out, code=1).output
+    said = run("show", "s.lmdb", "-o", out, code=1)
 
     assert f"error: {message}" in said
     assert 1 == len(said.splitlines())
@@ -244,7 +237,7 @@ def test_show_counts_what_is_damaged(folder):
     data = bytearray((folder / "s.lmdb").read_bytes())
     data[data.index((folder / "pngs" / "0003.png").read_bytes()) + 60] ^= 1
     (folder / "s.lmdb").write_bytes(data)
-    done = run("show", folder / "s.lmdb", "-o", folder / "sheet.png")
+    done = result_of("show", folder / "s.lmdb", "-o", folder / "sheet.png")
 
     assert "1 of the samples shown is damaged, e.g. 0003.png: damaged: differs from its checksum" in done.stderr
     assert "damaged" not in done.stdout
@@ -256,12 +249,12 @@ def test_info_lists_what_was_skipped(folder):
     store = folder / "skipped.lmdb"
     run("pack", folder / "pngs", store, "--on-error", "skip")
 
-    assert "1 skipped (--skipped lists them)" in run("info", store).output
-    assert "empty.png  is empty (0 bytes)" in run("info", store, "--skipped").output
+    assert "1 skipped (--skipped lists them)" in run("info", store)
+    assert "empty.png  is empty (0 bytes)" in run("info", store, "--skipped")
     ledger = {"skipped": [{"key": "empty.png", "problem": "is empty (0 bytes)"}]}
-    assert ledger == json.loads(run("info", store, "--json").output)["ledger"]
-    assert ledger == json.loads(run("info", store, "--json", "--skipped").output)
-    assert "nothing was skipped" in run("info", folder / "s.lmdb", "--skipped").output
+    assert ledger == json.loads(run("info", store, "--json"))["ledger"]
+    assert ledger == json.loads(run("info", store, "--json", "--skipped"))
+    assert "nothing was skipped" in run("info", folder / "s.lmdb", "--skipped")
 
 
 def test_info_of_a_foreign_tar_says_what_is_no_sample(tmp_path):
@@ -270,8 +263,8 @@ def test_info_of_a_foreign_tar_says_what_is_no_sample(tmp_path):
     with tarfile.open(tmp_path / "s.tar", "a") as archive:
         archive.addfile(tarfile.TarInfo("README"))
 
-    assert "besides the samples: 1 skipped (--skipped lists them)" in run("info", tmp_path / "s.tar").output
-    assert "README  has no extension" in run("info", tmp_path / "s.tar", "--skipped").output
+    assert "besides the samples: 1 skipped (--skipped lists them)" in run("info", tmp_path / "s.tar")
+    assert "README  has no extension" in run("info", tmp_path / "s.tar", "--skipped")
 
 
 def test_verify_says_what_is_wrong(folder):
@@ -280,10 +273,10 @@ def test_verify_says_what_is_wrong(folder):
     data[data.index((folder / "pngs" / "0003.png").read_bytes()) + 60] ^= 1
     (folder / "s.lmdb").write_bytes(data)
 
-    output = run("verify", folder / "s.lmdb", code=1).output
+    output = run("verify", folder / "s.lmdb", code=1)
     assert "0003.png" in output
     assert "1 PROBLEM (listed above)" in output
-    report = json.loads(run("verify", folder / "s.lmdb", "--json", code=1).output)
+    report = json.loads(run("verify", folder / "s.lmdb", "--json", code=1))
     assert (False, ["0003.png"]) == (report["ok"], [problem["key"] for problem in report["problems"]])
 
 
@@ -303,16 +296,16 @@ def test_bench_io_of_different_sizes(tmp_path):
     store = tmp_path / "s.lmdb"
     run("pack", tmp_path / "pngs", store)
 
-    assert "different sizes" in run("bench", "io", store, code=1).output
-    assert 4 == json.loads(run("bench", "io", store, "--crop", 16, "--epochs", 2, "--json").output)["samples"]
+    assert "different sizes" in run("bench", "io", store, code=1)
+    assert 4 == json.loads(run("bench", "io", store, "--crop", 16, "--epochs", 2, "--json"))["samples"]
 
 
 def test_bench_io(folder):
     """Every sample of every epoch is read."""
-    result = json.loads(run("bench", "io", folder / "s.lmdb", "--batch-size", 2, "--epochs", 2, "--json").output)
+    result = json.loads(run("bench", "io", folder / "s.lmdb", "--batch-size", 2, "--epochs", 2, "--json"))
 
     assert 14 == result["samples"]
-    assert "samples/s" in run("bench", "io", folder / "s.lmdb", "--shuffle", "--threads", 1).output
+    assert "samples/s" in run("bench", "io", folder / "s.lmdb", "--shuffle", "--threads", 1)
 
 
 def test_keys_cannot_move_the_cursor(tmp_path):
@@ -321,7 +314,7 @@ def test_keys_cannot_move_the_cursor(tmp_path):
     (tmp_path / "pngs" / "0000.png").rename(tmp_path / "pngs" / "a\x1b[2J.png")
     run("pack", tmp_path / "pngs", tmp_path / "s.lmdb")
 
-    assert "\x1b" not in run("ls", tmp_path / "s.lmdb").output
+    assert "\x1b" not in run("ls", tmp_path / "s.lmdb")
     assert "a\\x1b[2J" == printable("a\x1b[2J")
 
 
@@ -423,7 +416,7 @@ def test_what_an_interrupted_command_leaves(folder, monkeypatch, command, said):
 
     for place in ("fastio.store.open_store", "fastio.store.beside.joined.open_store"):
         monkeypatch.setattr(place, interrupt)
-    output = run(command, folder / "s.lmdb", *([folder / "out"] if command == "unpack" else []), code=130).output
+    output = run(command, folder / "s.lmdb", *([folder / "out"] if command == "unpack" else []), code=130)
 
     assert output.startswith(f"error: {said}")
     assert (command == "unpack") == (";" in output)
@@ -463,7 +456,7 @@ def test_sizes(text, expected):
 @pytest.mark.parametrize("text", ["", "GB", "-1GB", "1XB", "1iB", "one"])
 def test_sizes_that_are_none(text, tmp_path):
     """Refused as usage, with an example."""
-    result = run("pack", tmp_path, "out-%06d.tar", "--shard-size", text, code=2)
+    result = result_of("pack", tmp_path, "out-%06d.tar", "--shard-size", text, code=2)
 
     assert "not a size" in result.output
 
@@ -479,7 +472,7 @@ def test_sizes_for_people(count, expected):
 
 def test_an_index_goes_into_a_folder(tmp_path: Path) -> None:
     """The name of a set object would become a folder that nothing opens."""
-    wrong = run("index", tmp_path / "x.tar", "--to", tmp_path / "x.fastio-set", code=2)
+    wrong = result_of("index", tmp_path / "x.tar", "--to", tmp_path / "x.fastio-set", code=2)
 
     assert "expected a folder" in wrong.stderr
     assert not (tmp_path / "x.fastio-set").exists()

@@ -18,6 +18,7 @@ from fastio import FastDataset, TokenStream
 from fastio.cli import cli
 from fastio.converters import SOURCES
 from fastio.errors import StoreError
+from tests.commands import run
 from tests.converters.sources.arrow.picture_tables import picture_table, write_parquet
 from tests.converters.sources.conformance import MAKERS
 from tests.converters.sources.text_conformance import MAKERS as TEXT_MAKERS
@@ -26,13 +27,6 @@ from tests.dataset.streams import documents_of, write_megatron
 
 SAMPLES = [name for name, kind in SOURCES.items() if kind.open]
 TEXTS = [name for name, kind in SOURCES.items() if kind.open_text]
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 def described(path: object, *options: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from fastio.measure.loop.data import DataOptions
 from fastio.measure.trainer.run import MODELS, open_training
 from fastio.measure.trainer.step import StepOptions
 from fastio.types.schema import COLUMN, Field
+from tests.commands import run
 from tests.conftest import SUFFIXES
 from tests.dataset.many_fields import TYPES, make_samples, write_fields
 
@@ -25,13 +26,6 @@ METADATA = {"classes": ["cat", "dog", "cow"], "field_classes": {"kinds": ["car",
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of all field types in each format."""
     return write_fields(tmp_path_factory.mktemp("cli") / f"s.{request.param}", make_samples(), metadata=METADATA)
-
-
-def run(*arguments: object) -> str:
-    """What a command prints."""
-    result = CliRunner(catch_exceptions=False).invoke(cli, [*map(str, arguments)])
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def lines_of(text: str, *starts: str) -> list[list[str]]:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from fastio.cli import cli
+from tests.commands import run
 from tests.conftest import encode, pictures
 
 
@@ -21,13 +20,6 @@ def network(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("fastio.store.files.pread.network_file_system", lambda path: "nfs")
     monkeypatch.setattr("fastio.store.files.mapped._mapped", refuse)
-
-
-def run(*arguments: object) -> str:
-    """A command's output; its exit status is 0."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 @pytest.mark.parametrize("suffix", ["lmdb", "tar"])

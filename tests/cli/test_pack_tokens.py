@@ -6,10 +6,9 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from fastio.cli import cli
 from fastio.store import open_store
+from tests.commands import outcome
 from tests.converters.trees import picture
 from tests.converters.write.writing import values
 
@@ -31,16 +30,10 @@ def source(request, tmp_path):
     return tmp_path / "set"
 
 
-def run(*words):
-    """The exit code and the output of a command."""
-    result = CliRunner().invoke(cli, [str(word) for word in words])
-    return result.exit_code, result.output
-
-
 def test_captions_become_ids(tmp_path, source):
     """Ids with eos, truncated and counted; the store knows the tokenizer, and equals its source."""
     options = ("--eos", "--max-length", "6", "--too-long", "truncate")
-    code, output = run("pack", source, tmp_path / "out.lmdb", *TOKENS, *options)
+    code, output = outcome("pack", source, tmp_path / "out.lmdb", *TOKENS, *options)
     assert 0 == code, output
     with open_store(tmp_path / "out.lmdb") as store:
         expected = [[*text.encode()[:5], 257] for text in TEXTS]
@@ -48,18 +41,18 @@ def test_captions_become_ids(tmp_path, source):
         assert [picture(i) for i in range(4)] == values(store, "image")
         assert {"documents": 1, "tokens": 10} == store.metadata["tokenizer"]["options"]["cut"]
         assert 258 == store.metadata["tokenizer"]["special"]["pad"]
-    assert "tokenizer bytes: 259 ids" in run("info", tmp_path / "out.lmdb")[1]
-    code, output = run("verify", tmp_path / "out.lmdb", "--against", source)
+    assert "tokenizer bytes: 259 ids" in outcome("info", tmp_path / "out.lmdb")[1]
+    code, output = outcome("verify", tmp_path / "out.lmdb", "--against", source)
     assert (0, True) == (code, "all good" in output), output
 
 
 def test_longer_captions_are_problems(tmp_path, source):
     """They stop the run, or are skipped and listed."""
     words = ("pack", source, tmp_path / "out.lmdb", *TOKENS, "--max-length", "6")
-    code, output = run(*words)
+    code, output = outcome(*words)
     assert 1 == code
     assert "has a field 'caption' that has 15 tokens, more than 6" in output
-    assert 0 == run(*words, "--on-error", "skip")[0]
+    assert 0 == outcome(*words, "--on-error", "skip")[0]
     with open_store(tmp_path / "out.lmdb") as store:
         assert (3, 1) == (len(store), len(store.metadata["skipped"]))
 
@@ -78,7 +71,7 @@ def test_options_that_do_not_go_together(tmp_path, options, message):
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "0.png").write_bytes(picture(0))
     (tmp_path / "set" / "metadata.jsonl").write_text(json.dumps({"file_name": "0.png", "caption": "x"}))
-    code, output = run("pack", tmp_path / "set", tmp_path / "out.lmdb", *options)
+    code, output = outcome("pack", tmp_path / "set", tmp_path / "out.lmdb", *options)
 
     assert code in (1, 2)
     assert message in " ".join(output.split())

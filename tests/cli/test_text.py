@@ -16,7 +16,7 @@ from fastio.cli import cli
 from fastio.store import open_store
 from fastio.store.write.locks import claimed
 from tests.converters.text.bpe import saved, templated, train
-from tests.converters.text.build import tree
+from tests.converters.trees import tree
 from tests.forking import fork, status_of
 from tests.store.build import read_all
 

@@ -7,20 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from fastio.cli import cli
 from fastio.cli.options import hidden_secrets
 from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
+from tests.commands import result_of, run
 from tests.servers.fixtures import Bucket
-
-
-def run(*arguments: object, code: int = 0) -> Result:
-    """Run a command line."""
-    result = CliRunner().invoke(cli, list(map(str, arguments)))
-    assert code == result.exit_code, result.output
-    return result
 
 
 @pytest.fixture
@@ -40,8 +34,8 @@ def url(bucket: Bucket, png_stores: dict[str, Path]) -> str:
 def test_looking_into_a_store(url: str, options: list[str], png_stores: dict[str, Path], tmp_path: Path) -> None:
     """info, ls, show, verify and unpack say of a URL what they say of the file."""
     local = png_stores["tar"]
-    described = json.loads(run("info", url, *options, "--json").output)
-    expected = json.loads(run("info", local, "--json").output)
+    described = json.loads(run("info", url, *options, "--json"))
+    expected = json.loads(run("info", local, "--json"))
     assert described.pop("path") == url
     assert described.pop("folders") == {url.rpartition("/")[0]: 1}
     assert expected.pop("folders") == {str(local.parent): 1}
@@ -51,9 +45,9 @@ def test_looking_into_a_store(url: str, options: list[str], png_stores: dict[str
     described.pop("read_without_fastio")
     expected.pop("read_without_fastio")
     assert described == expected
-    assert "1 request for" in run("info", url, *options).output
-    assert run("ls", local).output == run("ls", url, *options).output
-    assert "all good" in run("verify", url, *options, "--decode").output
+    assert "1 request for" in run("info", url, *options)
+    assert run("ls", local) == run("ls", url, *options)
+    assert "all good" in run("verify", url, *options, "--decode")
     for path, extra, name in ((url, options, "a"), (local, [], "b")):
         run("unpack", path, tmp_path / name, *extra)
         run("show", path, *extra, "-o", tmp_path / f"{name}.png")
@@ -67,10 +61,10 @@ def test_looking_into_a_store(url: str, options: list[str], png_stores: dict[str
 def test_measuring_a_store(url: str, options: list[str], tmp_path: Path) -> None:
     """bench io, bench decode and plan read it; a cache is kept where the option says."""
     kept = ["--cache-dir", tmp_path / "cache", "--cache-limit", "10MB"]
-    report = json.loads(run("bench", "io", url, *options, *kept, "--epochs", 1, "--json").stdout)
+    report = json.loads(result_of("bench", "io", url, *options, *kept, "--epochs", 1, "--json").stdout)
     assert report["samples"] == 50
-    assert json.loads(run("bench", "decode", url, *options, "--rounds", 1, "--count", 4, "--json").stdout)
-    plan = json.loads(run("plan", url, *options, "--json").stdout)
+    assert json.loads(result_of("bench", "decode", url, *options, "--rounds", 1, "--count", 4, "--json").stdout)
+    plan = json.loads(result_of("plan", url, *options, "--json").stdout)
     assert plan["samples"] == 50
 
 
@@ -81,7 +75,7 @@ def test_damage_is_found(bucket: Bucket, options: list[str], png_stores: dict[st
     (tmp_path / "x.tar").write_bytes(damaged)
     folder, _ = folder_of(f"{bucket.url}/a/", Remote(bucket.options))
     folder.put("x.tar", tmp_path / "x.tar")
-    assert "1 PROBLEM" in run("verify", f"{bucket.url}/a/x.tar", *options, code=1).output
+    assert "1 PROBLEM" in run("verify", f"{bucket.url}/a/x.tar", *options, code=1)
 
 
 def test_errors_are_one_line(bucket: Bucket, url: str, options: list[str]) -> None:
@@ -130,13 +124,13 @@ def test_packing_a_table_from_a_bucket(bucket: Bucket, options: list[str], tmp_p
     line = ["pack", f"{bucket.url}/in/a.jsonl", f"{bucket.url}/out/a-%06d.tar", *options, "--shard-size", "256B"]
     line += ["--label-column", "label"]
 
-    said = run(*line).output
+    said = run(*line)
     assert f"{bucket.url}/in/a.jsonl: a table, text in 'text', 100 samples" in said
     assert "packed 100 of 100 samples" in said
-    assert "100 were there" in run(*line, "--resume").output
+    assert "100 were there" in run(*line, "--resume")
     table.write_text(table.read_text().replace("line 7", "LINE 7"))
     folder.put("a.jsonl", table, replace=True)
-    assert "Give the same source and options" in run(*line, "--resume", code=1).output
+    assert "Give the same source and options" in run(*line, "--resume", code=1)
 
 
 @pytest.mark.parametrize(

@@ -7,23 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from click.testing import CliRunner
 
 from fastio import FastDataset, FastLoader, Writer
-from fastio.cli import cli
 from fastio.converters import open_source
 from fastio.converters import pack as pack_source
 from tests.converters.trees import picture
 
 COUNT = 20
 KEYS = [f"{i % 3}/{i}.png" for i in range(COUNT)]
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 def photos(path: Path, count: int = COUNT) -> str:

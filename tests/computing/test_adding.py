@@ -19,7 +19,8 @@ from fastio.cli import cli
 from fastio.errors import FastioError, SchemaError, StoreError
 from fastio.store.beside.added import added_stores
 from fastio.store.staging import stage
-from tests.computing.added import COUNT, KEYS, check, latents, latents_of, photos, run
+from tests.commands import run
+from tests.computing.added import COUNT, KEYS, check, latents, latents_of, photos
 from tests.converters.trees import picture
 from tests.forking import in_fork
 from tests.store.faults import fault, full, kill

@@ -16,7 +16,8 @@ from fastio.converters import pack as pack_source
 from fastio.errors import SchemaError, StoreError
 from fastio.store.beside.added import added_stores
 from fastio.store.sets.merge import merge_stores
-from tests.computing.added import COUNT, KEYS, check, latents, latents_of, photos, run
+from tests.commands import run
+from tests.computing.added import COUNT, KEYS, check, latents, latents_of, photos
 from tests.converters.trees import picture
 from tests.forking import in_fork
 from tests.store.faults import fault, full, kill

@@ -101,3 +101,12 @@ def cifar_folder(folder: Path, *, batches: int = 5, count: int = 4) -> Path:
         (folder / name).write_bytes(python_2_pickle(batch))
     (folder / "batches.meta").write_bytes(python_2_pickle({b"label_names": [f"c{i}".encode() for i in range(10)]}))
     return folder
+
+
+def tree(folder: Path, files: Mapping[str, bytes | str]) -> Path:
+    """A folder with these files below it."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder

@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from fastio import FastDataset, FastLoader, SampleError, SchemaError, StoreError, Writer, pack
-from fastio.cli import cli
 from fastio.converters.inspect.contact_sheet import contact_sheet, shown_lists
 from fastio.store import open_store
 from fastio.transforms import Resize
+from tests.commands import run
 
 FIELDS = {
     "images": "image[*]",
@@ -234,13 +233,6 @@ def test_one_field_of_lists_and_labels(tmp_path: Path) -> None:
         dataset.sizes()
     assert dataset.lengths.tolist() == [sum(len(picture(j)) for j in range(i)) for i in range(3)]
     assert 2 == len(dataset.where("size_bytes > 0"))
-
-
-def run(*args: object, code: int = 0) -> str:
-    """What a command prints; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(arg) for arg in args])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 @pytest.mark.parametrize("suffix", [".lmdb", ".tar"])

@@ -5,10 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
+from tests.examples.class_photos import write_red_and_green
 from tests.examples.running import numbers, run_example, run_script
 
 TINY = ("--batch-size", "8", "--epochs")
@@ -16,16 +15,9 @@ TINY = ("--batch-size", "8", "--epochs")
 
 @pytest.fixture(autouse=True)
 def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """JPEGs of two classes, red and green under noise: photos/train and photos/val in the current folder."""
+    """Photos of two classes in the current folder."""
     monkeypatch.chdir(tmp_path)
-    random = np.random.default_rng(0)
-    for part, count in (("train", 32), ("val", 16)):
-        for number in range(count):
-            pixels = random.integers(0, 128, (80, 96, 3), np.uint8)
-            pixels[:, :, number % 2] += 100
-            folder = tmp_path / "photos" / part / ("red", "green")[number % 2]
-            folder.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels).save(folder / f"{number}.jpg")
+    write_red_and_green(tmp_path / "photos")
 
 
 def test_a_loop_of_jax_learns_and_goes_on() -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from fastio import Remote
 from fastio.cli import cli
+from fastio.store.staging import staged
+from fastio.store.staging.staged import BackgroundStage
 from tests.examples.class_photos import COUNT, write_class_photos
 from tests.examples.running import commands, run_script
 from tests.servers.fixtures import Bucket
@@ -17,6 +20,14 @@ from tests.servers.fixtures import Bucket
 def test_it_trains_from_a_bucket(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every epoch has each sample once, with the same losses wherever the bytes come from; copy and cache are made."""
     monkeypatch.chdir(tmp_path)
+    begin, copying = staged.background_stage, list[BackgroundStage]()
+
+    def kept(path: str, folder: str, options: Remote) -> BackgroundStage:
+        """Have the copy outlive its training, which may be over before it begins."""
+        copying.append(begin(path, folder, options))
+        return copying[-1]
+
+    monkeypatch.setattr(staged, "background_stage", kept)
     for name, value in bucket.server.environment().items():
         monkeypatch.setenv(name, value)
     write_class_photos(tmp_path / "photos")
@@ -34,5 +45,6 @@ def test_it_trains_from_a_bucket(bucket: Bucket, tmp_path: Path, monkeypatch: py
     assert 3 == len(outputs)
     assert [f"{COUNT} of {COUNT} samples once"] * 2 == re.findall(r"\d+ of \d+ samples once", outputs[0])
     assert outputs[0] == outputs[1] == outputs[2]
-    assert any(Path("scratch-1").rglob("*.tar*"))
+    assert [True] == [copy.wait(60) for copy in copying]
+    assert any(Path("scratch-1").rglob("*.tar"))
     assert any(path.is_file() for path in Path("scratch-2").rglob("*"))

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from fastio import DevicePrefetcher, FastDataset, FastLoader
-from fastio.errors import SchemaError
+from fastio.errors import SampleError, SchemaError
 from fastio.transforms import (
     AugMix,
     ColorJitter,
@@ -129,8 +129,8 @@ def test_pictures_with_alpha_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_kernel_larger_than_the_picture_is_refused(store: Path) -> None:
-    """In one line, when the first batch is planned."""
-    with pytest.raises(SchemaError, match="too large for pictures of 16x16"):
+    """It is a bad sample, named with the transform."""
+    with pytest.raises(SampleError, match=r"'image': GaussianBlur\(kernel_size=\(33, 33\).*too large for the picture"):
         epoch(store, [GaussianBlur(33)])
 
 

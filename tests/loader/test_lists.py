@@ -33,6 +33,7 @@ from fastio.transforms import (
     PerBatch,
     PerSample,
     Pick,
+    RandomCrop,
     RandomHorizontalFlip,
     RandomResizedCrop,
     RandomRotation,
@@ -199,6 +200,29 @@ def test_a_bad_element(tmp_path: Path, suffix: str) -> None:
     assert not np.any(found[7][2])
     good[7][2] = found[7][2]
     assert good == found
+
+
+@pytest.mark.parametrize("on_error", ["skip", "zero"])
+def test_a_picture_that_a_transform_refuses(tmp_path: Path, on_error: Any) -> None:
+    """It makes its sample bad, and is blank with "zero"; where no sample has a picture, rows have the crop's size."""
+    sizes = [[320, 310], [], [330, 40], [300], [20], [], [], [], []]
+    with Writer(tmp_path / "s.lmdb", {"images": "image[*]", "number": "int"}) as out:
+        for number, own in enumerate(sizes):
+            out.write({"images": [picture(number, size=size) for size in own], "number": number})
+    counts, numbers = [], list[int]()
+    with FastLoader(tmp_path / "s.lmdb", 3, transforms=[RandomCrop(300)], threads=1, on_error=on_error) as loader:
+        for batch in loader:
+            numbers += batch["number"].tolist()
+            counts += batch["images_counts"].tolist()
+            assert batch["images"].shape[1:] == (3, 300, 300)
+        skipped = loader.skipped
+
+    assert [2, 4] == [error.index for error in skipped]
+    assert "field 'images' 2 of 2: RandomCrop(" in str(skipped[0])
+    assert numbers == [number for number in range(9) if on_error == "zero" or number not in {2, 4}]
+    assert counts == [len(sizes[number]) for number in numbers]
+    (batch,) = FastLoader(tmp_path / "s.lmdb", 4, transforms=[RandomCrop(300)], threads=1, sampler=[5, 6, 7, 8])
+    assert batch["images"].shape == (0, 3, 300, 300)
 
 
 @pytest.mark.parametrize("read", ["map", "pread"])

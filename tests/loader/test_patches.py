@@ -289,9 +289,7 @@ def test_members_with_transforms_of_their_own(store: Path) -> None:
 
 
 def test_pictures_that_do_not_fit(store: Path, tmp_path: Path) -> None:
-    """Too many patches, or other channels, end the loop at their batch with what to do."""
-    with pytest.raises(SchemaError, match="patches, more than max_patches=4: put ResizeToTokens"):
-        list(FastLoader(store, 6, transforms=[Patchify(8, 4)]))
+    """Other channels end the loop at their batch with what to do."""
     values = [encode(np.zeros((16, 16, 3), np.uint8)), encode(np.zeros((16, 16), np.uint8))]
     shapes = np.array([(16, 16, 3), (16, 16, 1)], np.int32)
     mixed = write_store(tmp_path / "mixed.lmdb", values, np.arange(2), shapes=shapes)
@@ -300,6 +298,36 @@ def test_pictures_that_do_not_fit(store: Path, tmp_path: Path) -> None:
     ((batch, _),) = FastLoader(FastDataset(mixed, mode="RGB"), 2, transforms=[Patchify(8)])
 
     assert batch["patches"].shape == (2, 4, 192)
+
+
+@pytest.mark.parametrize("on_error", ["skip", "zero", "raise"])
+@pytest.mark.parametrize("cut", CUTS, ids=repr)
+def test_pictures_that_a_transform_refuses(tmp_path: Path, cut: Patchify, on_error: str) -> None:
+    """Pictures beyond 1:200 are bad samples of a loader, named as others are, and have one block for a sampler."""
+    sizes = [(40, 60), (3, 700), (30, 30), (700, 3), (20, 50)]
+    values = [encode(np.full((*size, 3), 90, np.uint8)) for size in sizes]
+    dataset = FastDataset(write_store(tmp_path / "a.lmdb", values, np.arange(5)))
+    transforms = [SmartResize(8, 64, 640), cut]
+    options: dict[str, Any] = {"transforms": transforms, "on_error": on_error}
+    if on_error == "raise":
+        with pytest.raises(SampleError, match=r"\[1\] .*: SmartResize\(.*: one side is more than 200 times the other"):
+            list(FastLoader(dataset, 3, **options))
+        return
+    found: list[int] = []
+    with FastLoader(dataset, 3, **options) as loader:
+        for batch, labels in loader:
+            bad = np.isin(labels, [1, 3])
+            assert all(int(patches.max()) in ((0,) if is_bad else (89, 90)) for (patches, _, _), is_bad in zip(
+                pictures_of(batch), bad, strict=True
+            ))  # fmt: skip
+            found += labels.tolist()
+        skipped = [error.index for error in loader.skipped]
+    counts = patches_of(dataset.sizes(), transforms)
+
+    assert ([0, 2, 4] if on_error == "skip" else list(range(5))) == found
+    assert [1, 3] == skipped
+    assert counts[[1, 3]].tolist() == [cut.merged**2] * 2
+    assert counts.min(initial=99) == cut.merged**2 < counts[0]
 
 
 def test_a_sampler_of_other_transforms(store: Path) -> None:

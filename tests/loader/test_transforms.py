@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -30,9 +31,12 @@ from fastio.transforms import (
     CenterCrop,
     ChannelsLast,
     Compose,
+    GaussianBlur,
     Grayscale,
     Normalize,
     Pad,
+    Patchify,
+    RandomApply,
     RandomCrop,
     RandomHorizontalFlip,
     RandomResizedCrop,
@@ -433,12 +437,74 @@ def test_different_sizes_after_transforms(stores: dict[str, Path]) -> None:
         next(iter(loader))
 
 
+# Transforms that refuse one of SIZES, which that is, and why it is left out.
+REFUSING: dict[str, tuple[list[Any], int, str]] = {
+    "crop": (
+        [RandomCrop(32)],
+        4,
+        r"RandomCrop\(.*: the picture, with padding, is smaller than the crop: pass pad_if_n",
+    ),
+    "edges, crop": (
+        [RandomHorizontalFlip(), RandomCrop(32, padding=2)],
+        4,
+        "is smaller than the crop: pass pad_if_nee",
+    ),
+    "blur": ([GaussianBlur(61), Patchify(8)], 4, r"GaussianBlur\(.*: the kernel is too large for the picture"),
+    "some blur": ([RandomApply([GaussianBlur(61)]), Patchify(8)], 4, "the kernel is too large for the picture"),
+    "patches": (
+        [Patchify(8, 50)],
+        3,
+        r"Patchify\(.*: the picture has too many patches, more than max_patches=50: put R",
+    ),
+    "packed": ([Patchify(8, 50, packed=True)], 3, "too many patches, more than max_patches=50: put ResizeToTokens"),
+}
+
+
+def rows_of(batch: Any) -> list[bytes]:
+    """The pixels of each picture of a batch, be they patches or rows."""
+    if not isinstance(batch, dict):
+        return [row.numpy().tobytes() for row in batch]
+    if "patch_valid" in batch:
+        patches = [own[valid] for own, valid in zip(batch["patches"], batch["patch_valid"], strict=True)]
+    else:
+        patches = list(batch["patches"].split(batch["cu_seqlens"].diff().tolist()))
+    return [each.numpy().tobytes() for each in patches]
+
+
+@pytest.mark.parametrize("on_error", ["skip", "zero", "raise"])
+@pytest.mark.parametrize("case", REFUSING)
+def test_a_picture_that_a_transform_refuses_is_a_bad_sample(stores: dict[str, Path], case: str, on_error: Any) -> None:
+    """It is named and left out, zero, or ends the epoch, as a damaged one; all others are as without it."""
+    (transforms, size, reason), path = REFUSING[case], stores["PNG tar"]
+    bad = [index for index in range(COUNT) if index % len(SIZES) == size]
+    good = [index for index in range(COUNT) if index not in bad]
+    options: dict[str, Any] = {"transforms": transforms, "threads": 1, "seed": 3}
+    if on_error == "raise":
+        with pytest.raises(SampleError, match=rf"PNG.tar\[{size}\] .*{reason}"):
+            list(FastLoader(path, 4, **options))
+        return
+    expected = [row for batch, _ in FastLoader(path, 4, sampler=good, **options) for row in rows_of(batch)]
+    found: dict[int, bytes] = {}
+    with FastLoader(path, 4, on_error=on_error, **options) as loader:
+        for batch, labels in loader:
+            found |= dict(zip(labels.tolist(), rows_of(batch), strict=True))
+        receipt, skipped = loader.receipt(), loader.skipped
+
+    assert bad == [error.index for error in skipped]
+    assert all(re.search(reason, str(error)) for error in skipped)
+    assert list(found) == (good if on_error == "skip" else list(range(COUNT)))
+    assert expected == [found[index] for index in good]
+    assert not any(any(found[index]) for index in bad if on_error == "zero")
+    assert (len(good), len(bad)) == (receipt.samples, receipt.skipped)
+    assert f"{len(good)} of {COUNT} samples, {len(bad)} skipped" in str(receipt)
+
+
 def test_a_picture_too_small_comes_at_its_batch(stores: dict[str, Path]) -> None:
     """Batches before the picture that a transform refuses are still good."""
     with FastLoader(stores["PNG tar"], 2, transforms=[RandomCrop(32)]) as loader:
         under_way = iter(loader)
         assert [2, 2] == [len(labels) for _, labels in islice(under_way, 2)]
-        with pytest.raises(SchemaError, match=r"120x21 .* is smaller than the crop"):
+        with pytest.raises(SampleError, match=r"PNG.tar\[4\] .*: the picture, with padding, is smaller than the crop"):
             next(under_way)
 
 

@@ -337,6 +337,21 @@ def test_epochs_go_on_with_other_ranks(tmp_path: Path) -> None:
     assert len(came) == len(COUNTS)
 
 
+def test_pictures_that_a_transform_refuses(tmp_path: Path) -> None:
+    """A sample with a picture beyond 1:200 is left out, and named; all others come, within both budgets."""
+    with Writer(tmp_path / "s.lmdb", {"images": "image[*]", "tokens": "tokens16", "number": "int"}) as out:
+        for number in range(8):
+            sizes = [(20, 30), (3, 700) if number in {2, 5} else (25, 16)]
+            pictures = [encode(np.full((*size, 3), 9, np.uint8), "PNG") for size in sizes]
+            out.write({"images": pictures, "tokens": [1, IMAGE, 2, IMAGE], "number": number})
+    loader = loader_of(tmp_path / "s.lmdb", QWEN, on_error="skip")
+    found = sorted(numbers_of(loader))
+
+    assert [0, 1, 3, 4, 6, 7] == found
+    assert [2, 5] == sorted(error.index for error in loader.skipped)
+    assert "field 'images' 2 of 2: SmartResize(" in str(loader.skipped[0])
+
+
 def test_patches_of_lists_alone(tmp_path: Path) -> None:
     """Without text, pictures of lists are cut as those of single fields are, also where a batch has none."""
     path, resize = write(tmp_path / "s.lmdb"), ResizeToTokens(12, 8)

@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastio import _native
+
+POOL = _native.ThreadPool(1)
 
 
 def index_of(count: int, **options: Any) -> _native.SpanIndex:
@@ -48,6 +52,28 @@ def test_spans_are_picked(unit: int, base: int) -> None:
     assert found.tolist() == (7 * chosen).tolist()
 
 
+def test_many_samples_of_a_large_index() -> None:
+    """They are looked up in the order of the index and written in that asked for; the first bad one is told."""
+    count, asked = (2 << 20) + 77, 10_000
+    index = index_of(count)
+    chosen = np.random.default_rng(1).integers(0, count, asked)
+    chosen[[17, 4_000, 9_999]] = [count - 1, 0, count - 1]
+    for some in (chosen, np.sort(chosen), chosen[:4_095], chosen[:4_096]):
+        bad, (shard, starts, sizes, sums) = picked(index, some)
+        assert bad is None
+        assert np.array_equal(shard, some >= count // 2)
+        assert np.array_equal(starts, 3 * some)
+        assert np.array_equal(sizes, some % 5)
+        assert np.array_equal(sums, (7 * some).astype(np.uint32))
+    odd = chosen // 5 * 5  # which have no bytes
+    odd[[5_000, 7_000]] = [count // 5 * 5 - 2, 3]  # three, and the first of both lies further back in the index
+    assert picked(index_of(count, multiple=2), odd)[0] == 5_000
+    for outside in (-1, count, 2**62):
+        chosen[[6_000, 6_001]] = [outside, count + 1]
+        with pytest.raises(IndexError, match=f"sample {outside} of {count}"):
+            picked(index, chosen)
+
+
 @pytest.mark.parametrize("bad", [-1, 100, 2**62])
 def test_samples_that_there_are_not(bad: int) -> None:
     """A sample outside the index is named."""
@@ -77,6 +103,9 @@ def test_arrays_that_do_not_match_are_refused() -> None:
         _native.SpanIndex(ends, ends, places, places, start_pieces=pieces_of(b"12345678", 8))
     with pytest.raises(ValueError, match="expected"):
         _native.Pieces(np.zeros(8, np.uint8), np.zeros(3, np.uint32), 4)
+    for size in (0, 3):
+        with pytest.raises(ValueError, match="a power of two"):
+            _native.Pieces(np.zeros(9, np.uint8), np.zeros(3, np.uint32), size)
 
 
 def pieces_of(data: bytes, piece: int) -> _native.Pieces:
@@ -102,6 +131,46 @@ def test_pieces_are_compared_where_they_are_touched() -> None:
     assert pieces.is_whole
     with pytest.raises(ValueError, match="bytes 3 to 11 of 10"):
         pieces.compare(3, 11)
+
+
+def checked(starts: NDArray[np.int64]) -> tuple[_native.SpanIndex, _native.Pieces]:
+    """An index of values of one byte, and its starts in pieces of two; those on disk may be damaged later."""
+    numbers = np.arange(len(starts), dtype=np.int64)
+    sums = [zlib.crc32(numbers[at : at + 2].tobytes()) for at in range(0, len(numbers), 2)]
+    pieces = _native.Pieces(starts.view(np.uint8), np.array(sums, np.uint32), 16)
+    ends, ones = np.array([len(starts)], np.int64), np.ones_like(starts)
+    return _native.SpanIndex(ends, ends, starts, ones, start_pieces=pieces), pieces
+
+
+@given(st.data())
+def test_a_look_ahead_changes_nothing(data: st.DataObject) -> None:
+    """Pieces are compared before a look-up needs them; it finds the same, and the damage at the same sample."""
+    starts = np.arange(data.draw(st.integers(1, 2500)), dtype=np.int64)
+    chosen = np.array(data.draw(st.lists(st.integers(0, len(starts) - 1), max_size=60)), np.int64)
+    damaged = data.draw(st.lists(st.integers(0, len(starts) - 1), max_size=3))
+    starts[damaged] ^= 64
+    plain, ahead = checked(starts)[0], checked(starts)[0]
+    job = ahead.look_ahead(chosen, data.draw(st.sampled_from([None, POOL])), checksums=False)
+    assert job is not None
+    assert job.wait()
+    bad, expected = picked(plain, chosen, checksums=False)
+    found, values = picked(ahead, chosen, checksums=False)
+    assert found == bad
+    assert [each[:bad].tolist() for each in values] == [each[:bad].tolist() for each in expected]
+
+
+def test_what_was_compared_needs_no_look_ahead() -> None:
+    """A job compares; once all is, there is none. Samples that there are not are left to the look-up."""
+    index, pieces = checked(np.arange(6, dtype=np.int64))
+    job = index.look_ahead(np.array([0, 3, -1, 6], np.int64), checksums=False)
+    assert job is not None
+    assert job.wait()
+    assert not pieces.is_whole
+    assert index.look_ahead(np.array([5]), POOL, checksums=True) is not None
+    index.pick(np.array([5]), np.empty(1, np.int32), np.empty(1, np.int64), np.empty(1, np.int64), None)
+    assert pieces.is_whole
+    assert index.look_ahead(np.array([0]), POOL, checksums=True) is None
+    assert index_of(3).look_ahead(np.array([0]), POOL, checksums=True) is None
 
 
 def test_a_damaged_piece_is_told_by_the_sample_that_needs_it() -> None:

@@ -68,9 +68,9 @@ def run(build: Build, legs: Sequence[Leg], epoch: int, expected: NDArray[np.int6
         steps = len(plans[0]) if is_last else round(leg.share * len(plans[0]))
         is_ended = is_last or 0 < steps == len(plans[0])
         taken += [_new(plan, steps) for plan in plans]
+        dropped = plans[0].dropped
         if is_ended:
             counts.miscounted += abs(plans[0].repeated - sum(len(plan.padding_within(len(plan.ids))) for plan in plans))
-            dropped += plans[0].dropped
         if steps:  # as a loader's position: nothing was consumed before the first batch
             states = {json.dumps(sampler.advanced(epoch, consumed, steps)) for sampler in samplers}
             counts.unequal += len(states) - 1

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastio.samplers.batches import OrderSampler
 from fastio.samplers.choice import WELL_MIXED, Choice, Classes, batch_mixing, choose
 from fastio.samplers.memory import PageCache
-from fastio.samplers.order import Division, block_order, full_order
+from fastio.samplers.order import MOST_HELD, Division, block_order, full_order
 
 MB = 1_000_000
 
@@ -105,6 +105,23 @@ def test_a_memory_for_a_few_samples() -> None:
 
     assert report is not None
     assert (report.kind, report.reason) == ("full", "little memory")
+
+
+def test_samples_smaller_than_their_plan() -> None:
+    """Very many tiny rows are shuffled fully: lanes would hold more of each, in every rank. Far ones come in lanes."""
+    count = MOST_HELD + 1
+    division = Division(count, 128, 8)
+    order = sampler(count, 3, None, memory=8 * MB, world_size=8)
+    report = order.report()
+    assert report is not None
+    assert (report.kind, report.reason, order.is_keyed) == ("full", "small samples", True)
+    assert "because a plan of blocks would take more memory than the samples" in str(report)
+    for total, memory, held in (
+        (25 * count, PageCache(8 * MB), division),
+        (3 * count, PageCache(8 * MB, whole_bytes=1), division),
+        (3 * MOST_HELD, PageCache(8 * MB), Division(MOST_HELD, 128, 8)),
+    ):
+        assert choose(total, lambda: None, held, seed=0, memory=memory).kind == "lanes"
 
 
 @pytest.mark.parametrize(

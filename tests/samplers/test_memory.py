@@ -9,7 +9,7 @@ import pytest
 import torch.distributed
 
 from fastio.machine import usable_memory
-from fastio.samplers.memory import PageCache, page_cache
+from fastio.samplers.memory import PageCache, held_memory, page_cache
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,9 @@ def test_the_first_rank_decides_for_all(tmp_path: Path, kind: str) -> None:
         torch.distributed.destroy_process_group()
 
     assert PageCache(5_000_000_000) == first == second
+
+
+def test_a_small_store_behind_a_url_is_not_read_whole_by_very_many_ranks() -> None:
+    """Up to 8 ranks hold 64 MiB each; more hold 512 MiB together."""
+    assert [64, 64, 16, 2] == [held_memory(ranks, environ={}).largest_whole >> 20 for ranks in (1, 8, 32, 256)]
+    assert 5_000_000_000 == held_memory(256, environ={"FASTIO_SHUFFLE_MEMORY": "5GB"}).largest_whole

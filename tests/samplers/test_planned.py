@@ -142,7 +142,8 @@ def test_the_same_division_goes_on(
             assert batches_of(whole)[steps:] == batches_of(rest)
             assert batches_of(rest)[more:] == batches_of(again)
             if len(again):
-                assert (whole.repeated, whole.dropped) == (again.repeated, again.dropped)
+                assert whole.dropped == again.dropped
+                assert whole.repeated >= again.repeated  # short steps of shapes come anywhere
                 gone = len(whole.indices) - len(again.indices)
                 assert [place - gone for place in padding_of(whole) if place >= gone] == padding_of(again)
 
@@ -219,6 +220,85 @@ def test_all_go_on_in_one_order(
         assert len(consumed or []) <= 1
 
     assert at + len(came) == len(lengths)
+
+
+@settings(deadline=None)
+@given(st.data(), lengths_of, st.integers(0, 3), st.booleans(), st.booleans())
+def test_shapes_go_on_in_one_order_each(
+    data: st.DataObject, lengths: NDArray[np.int64], epoch: int, shuffle: bool, has_step_size: bool
+) -> None:
+    """Steps have one shape, and take its pictures in the first ranks' order; a step comes when its first one would."""
+
+    def ranks_of(rule: dict[str, Any]) -> list[Any]:
+        more = {"step_size": 1200 if "pixels_per_batch" in rule else 3} if has_step_size else {}
+        return [OfLengths(lengths, rank=rank, shuffle=shuffle, **rule, **more) for rank in range(rule["world_size"])]
+
+    starts = [
+        ({**rule, "drop_last": False, "uneven": "pad"}, steps)
+        for rule, steps in data.draw(st.lists(st.tuples(shape_rules, st.integers(0, 9)), min_size=1, max_size=4))
+    ]
+    order = list(dict.fromkeys(in_turn(OfLengths, steps_of([each.plan(epoch) for each in ranks_of(starts[0][0])]))))
+    buckets = OfLengths(lengths, batch_size=1).buckets
+    queues = {shape: [index for index in order if shape == buckets[index]] for shape in range(len(SHAPES))}
+    consumed = None
+    for number, (rule, steps) in enumerate(starts):
+        ranks = ranks_of(rule)
+        plans = [sampler.plan(epoch, ranks[0].checked(epoch, consumed)) for sampler in ranks]
+        steps = len(plans[0]) if number == len(starts) - 1 else min(steps, len(plans[0]))
+        begins = []
+        for step in steps_of(plans)[:steps]:
+            came = list(dict.fromkeys(in_turn(OfLengths, [step])))
+            queue = queues[int(buckets[came[0]])]
+            assert came == queue[: len(came)]
+            del queue[: len(came)]
+            begins.append(order.index(came[0]))
+        assert consumed or has_step_size or begins == sorted(begins)
+        consumed = json.loads(json.dumps(ranks[0].advanced(epoch, consumed, steps)))
+        assert len(consumed or []) <= 1
+        if steps == len(plans[0]):
+            break
+
+    assert not any(queues.values())
+
+
+def test_steps_of_shapes_depend_on_their_size_only() -> None:
+    """Ranks that go on with steps as large, or half as large, go through the same steps, or their halves."""
+    lengths = np.random.default_rng(2).integers(0, 50, 200)
+    begun = OfLengths(lengths, rank=0, world_size=4, batch_size=2).advanced(1, None, 5)
+
+    def steps_left(world_size: int, batch_size: int) -> list[list[int]]:
+        ranks = [OfLengths(lengths, rank=r, world_size=world_size, batch_size=batch_size) for r in range(world_size)]
+        return [in_turn(OfLengths, [step]) for step in steps_of([sampler.plan(1, begun) for sampler in ranks])]
+
+    alone, same, halves = steps_left(1, 8), steps_left(2, 4), steps_left(2, 2)
+    full = [half for step in alone if len(step) == 8 for half in (step[:4], step[4:])]
+
+    assert [sorted({*step}) for step in same] == [sorted(step) for step in alone]
+    assert full == [step for step in halves if step in full]
+
+
+@pytest.mark.parametrize("uneven", ["pad", "drop"])
+def test_states_of_shapes_that_counted_steps_go_on(uneven: Uneven) -> None:
+    """Before samples of each shape, states counted planned steps, or their samples with those that are left out."""
+    rule: dict[str, Any] = {"world_size": 3, "batch_size": 3, "uneven": uneven}
+    before = OfLengths(np.arange(43), rank=0, **rule)
+    counts, plan, samples = np.bincount(before.buckets), before.plan(1), 0
+    assert [14, 15, 14] == counts.tolist()
+    for steps, batch in enumerate(batches_of(plan), 1):
+        samples += 9 if len(batch) == 3 else int(counts[before.buckets[batch[0]]]) % 9
+        (entry,) = before.advanced(1, None, steps) or []
+        for old in ({"steps": steps}, {"samples": samples}):
+            history = before.checked(1, [before.division_options() | old])
+            for ranks in (rule, {"world_size": 2, "batch_size": 5}):
+                for rank in range(ranks["world_size"]):
+                    sampler = OfLengths(np.arange(43), rank=rank, **ranks)
+                    assert batches_of(sampler.plan(1, [entry])) == batches_of(sampler.plan(1, history))
+            assert batches_of(plan)[steps:] == batches_of(before.plan(1, history))
+    with pytest.raises(ValueError, match=r"samples=\[0, 16, 0, 0\]: expected 0 to \[14, 15, 14, 0\] in the state"):
+        before.checked(1, [before.division_options() | {"samples": [0, 16, 0, 0]}])
+    for damaged in ([0, 0, 0, 0], [1, 2], [1, -1, 0, 0], [1, 2.0, 0, 0], []):
+        with pytest.raises(ValueError, match="samples"):
+            before.checked(1, [before.division_options() | {"samples": damaged}])
 
 
 @pytest.mark.parametrize(
@@ -316,8 +396,7 @@ def test_own_states(runs: tuple[type[PlannedSampler], Any], lengths: NDArray[np.
     left = {index for sampler in resumed for batch in sampler for index in batch}
 
     assert not handed & left
-    ended = steps > 0 and steps == len(first[0])
-    assert len(lengths) - len(handed) - len(left) == (first[0].plan(0).dropped if ended else 0)
+    assert len(lengths) == len(handed) + len(left)
 
 
 rules_of_both = st.one_of(

@@ -35,7 +35,8 @@ BROKEN: tuple[Kind, ...] = ("status", "drop", "cut", "short", "flip", "shift", "
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """
-    What happens to some requests. ``delay`` and ``pace`` add up; of the others the first that applies happens.
+    What happens to some requests. ``delay`` and ``pace`` add up; of the others the first that applies happens. A delay
+    ends early when the faults are replaced.
 
     ``path`` (a part of it) and ``method`` choose requests, then ``chance``; of those left, the first ``skip`` pass and
     the next ``count`` are hit (0: all). ``at`` is a byte of the body, modulo its length; None: anywhere.
@@ -80,21 +81,32 @@ class FaultServer:
     An HTTP server at ``url``: of ``root``, a folder, or of ``upstream``, such as ``http://127.0.0.1:8333``.
 
     Static files have ETags, ranges and If-Match. An S3 client that signs for ``url`` is understood by ``upstream``.
+    With ``tls`` it speaks https too, at ``secure_url``, with a certificate of its own authority, which lies in the file
+    ``authority``.
     Faults are those that ``set_faults`` named last. Requests are counted. See README.md here.
     """
 
     def __init__(
-        self, root: Path | None = None, *, upstream: str = "", seed: int = 0, upload_limit: str = "1g"
+        self,
+        root: Path | None = None,
+        *,
+        upstream: str = "",
+        seed: int = 0,
+        upload_limit: str = "1g",
+        tls: bool = False,
     ) -> None:
         if (root is None) == (not upstream):
             raise ValueError("a FaultServer serves either a folder or another server")
         self._folder = new_folder("nginx")
-        (self.port,) = free_ports(1)
+        self.port, secure = free_ports(2)
         self.url = f"http://127.0.0.1:{self.port}"
+        self.secure_url = f"https://127.0.0.1:{secure}" if tls else ""
+        self.authority = self._folder / "authority.pem"
         values = {
             "modules": _modules(), "folder": self._folder, "lua": _HERE, "seed": seed, "port": self.port,
             "upload_limit": upload_limit, "proxy": _PROXY, "root": (root or self._folder / "none").absolute(),
             "upstream": upstream or f"{self.url}/-/file",
+            "tls": _tls(self._folder, self.authority, secure) if tls else "",
             "serve": f"{_PROXY} proxy_pass {upstream};" if upstream else f"root {root};",
         }  # fmt: skip
         text = (_HERE / "nginx.conf.in").read_text()
@@ -118,7 +130,11 @@ class FaultServer:
         self._process.stop()
 
     def set_faults(self, *faults: Fault) -> None:
-        """Replace all faults, for the requests that begin from now on; without arguments: an honest server."""
+        """
+        Replace all faults, for the requests that begin from now on; without arguments: an honest server.
+
+        Requests that a delay holds are answered.
+        """
         self._control("PUT", "\n".join(fault.line() for fault in faults))
 
     def clear(self) -> None:
@@ -188,6 +204,16 @@ def why_no_nginx() -> str:
     if _modules() is None:
         return "nginx has no Lua module: apt-get install libnginx-mod-http-lua"
     return ""
+
+
+def _tls(folder: Path, authority: Path, port: int) -> str:
+    """Make an authority and a certificate; return what has nginx speak TLS on this port."""
+    import trustme
+
+    issuer, certificate = trustme.CA(), folder / "certificate.pem"
+    issuer.cert_pem.write_to_path(str(authority))
+    issuer.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(certificate))
+    return f"listen 127.0.0.1:{port} ssl; ssl_certificate {certificate}; ssl_certificate_key {certificate};"
 
 
 def _modules() -> Path | None:

@@ -1,6 +1,7 @@
 -- What FaultServer's nginx does to requests. One process, one Lua state: plain tables hold it all.
 local ffi = require "ffi"
 local base = require "resty.core.base"
+local semaphore = require "ngx.semaphore"
 
 ffi.cdef [[
 int setsockopt(int fd, int level, int name, const void *value, unsigned int size);
@@ -9,7 +10,7 @@ int setsockopt(int fd, int level, int name, const void *value, unsigned int size
 local SOL_SOCKET, SO_MAX_PACING_RATE, UNPACED = 1, 47, 0xffffffff
 local CLOSE = 444 -- nginx's own status: close the connection without a word
 
-local M = { rules = {}, started = 0, finished = 0, sent = 0 }
+local M = { rules = {}, started = 0, finished = 0, sent = 0, replaced = semaphore.new() }
 
 -- One rule a line, each a query string: kind=cut&at=1000&count=3
 local function parsed(text)
@@ -30,6 +31,9 @@ function M.control()
     if ngx.req.get_method() == "PUT" then
         ngx.req.read_body()
         M.rules = parsed(ngx.req.get_body_data() or "")
+        local replaced = M.replaced
+        M.replaced = semaphore.new()
+        replaced:post(math.max(1, -replaced:count())) -- count: below 0, how many wait
     end
     ngx.print(M.started, " ", M.finished, " ", ngx.var.connections_active, " ", M.sent)
 end
@@ -212,7 +216,7 @@ function M.access()
         end
     end
     pace(rate)
-    if delay > 0 then ngx.sleep(delay) end
+    if delay > 0 then M.replaced:wait(delay) end -- until `replaced` is, if that comes first
     if broken then
         ngx.var.fault = broken.kind
         return Kinds[broken.kind](broken)

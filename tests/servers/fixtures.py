@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from fastio.store.files.remote.loaders import Hedging
 from tests.servers.fault_server import FaultServer, why_no_nginx
 from tests.servers.object_server import ObjectServer, why_no_seaweedfs
 
-__all__ = ["Bucket", "Served", "bucket", "fault_server_of_session", "faults", "object_server", "served"]
+__all__ = ["Bucket", "Served", "bucket", "fault_server_of_session", "faults", "no_hedging", "object_server", "served"]
 
 _numbers = itertools.count()
 
@@ -51,6 +52,12 @@ def bucket(object_server: ObjectServer) -> Iterator[Bucket]:
     name = f"bucket-{next(_numbers)}"
     yield Bucket(object_server, object_server.make_bucket(name), object_server.storage_options())
     object_server.remove_bucket(name)
+
+
+@pytest.fixture
+def no_hedging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request of this process is sent a second time because a busy machine makes it slow: so they can be counted."""
+    monkeypatch.setattr(Hedging, "take", lambda *_: False)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from fastio.transforms import (
     Compose,
     MixUp,
     Patchify,
+    RandomCrop,
     RandomHorizontalFlip,
     RandomResize,
     RandomResizedCrop,
@@ -226,8 +227,14 @@ def test_counts_for_samplers() -> None:
         patches_of(known, [ResizeToTokens(64)])
     with pytest.raises(ValueError, match=r"expected integers \(n, 2\)"):
         patches_of(known[0], transforms)
+    assert patches_of(known, [Patchify(16, 64)]).tolist() == [1, 8, 1, 1]  # too many: bad samples
+    assert patches_of(known, [RandomCrop(64), Patchify(16)]).tolist() == [16, 1, 1, 16]
+
+
+def test_a_picture_of_too_many_patches() -> None:
+    """A single one is an error that says what to do."""
     with pytest.raises(SchemaError, match=r"a picture of 375x500 pixels .* becomes 768 patches.*ResizeToTokens\(64"):
-        patches_of(known, [Patchify(16, 64)])
+        Patchify(16, 64)(torch.zeros(3, 375, 500, dtype=torch.uint8))
 
 
 def test_batches_without_pictures_and_of_unknown_ones() -> None:

@@ -18,6 +18,7 @@ from fastio.store import FORMATS
 from fastio.transforms import CenterCrop, RandomResizedCrop, Resize
 from fastio.types import picture_kinds
 from fastio.types.picture_kinds import PICTURE_KINDS, add_picture_kind, extension_of, kind_by_name
+from tests.commands import run
 from tests.types.toy_kind import ROW, write_toy
 
 COUNT = 12
@@ -31,13 +32,6 @@ def toy() -> Iterator[int]:
     yield number
     PICTURE_KINDS.pop()
     del picture_kinds._KINDS["toy"]
-
-
-def run(*arguments: object) -> str:
-    """Return what a command prints."""
-    result = CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def class_folders(folder: Path) -> Path:

@@ -12,19 +12,19 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio import _native
 from fastio.converters.fields.problems import list_problems
 from fastio.converters.sources.chat_forms import pictures_in
 from fastio.converters.sources.column_kinds import holding
 from fastio.converters.sources.columns import SourceColumns
 from fastio.converters.sources.files import paths_below
 from fastio.converters.sources.layouts.roots import left_beside
-from fastio.converters.sources.listed import Indices, ListedSource, Read, names_at, read_together
+from fastio.converters.sources.listed import Indices, ListedSource, Read, Values, names_at, read_together
 from fastio.converters.sources.options import SourceOptions, source_record
 from fastio.converters.sources.pairs import FieldFiles, suggested_field
 from fastio.converters.sources.record import root_to_record
 from fastio.converters.sources.tables.collect import Collected, collect
 from fastio.converters.sources.tables.columns import ColumnGuess, PlannedColumn, TablePlan, label_title, make_plan
-from fastio.converters.sources.tables.files import ListedFiles
 from fastio.converters.sources.tables.names import FileStates, Stems, describe_names, file_states
 from fastio.converters.sources.tables.rows import TableFile
 from fastio.errors import SourceError
@@ -32,7 +32,7 @@ from fastio.store.kinds.names import METADATA_NAMES, TABLE_SUFFIXES, is_table_na
 from fastio.store.kinds.scan import Folder, Problem, SourcePath, is_hidden, names_in, scan_tree, shown
 from fastio.types.picture_kinds import kind_by_name
 from fastio.types.schema import Field, Schema
-from fastio.types.spans import firsts_of, sums_of
+from fastio.types.spans import ListSpans, elements_of, firsts_of, sums_of
 
 __all__ = [
     "names_pictures",
@@ -404,7 +404,7 @@ class _TableSamples:
                 field, names = self.fields[each.name], names_at(self.rows.names[each.name])
                 files = FieldFiles(field.element, self._root, names, self.states[each.name].sizes)
                 counts = np.array(self.rows.counts.get(each.name, ()), np.int64)
-                reads.append(ListedFiles(field, files, firsts_of(counts)).begin if each.is_list else files.begin)
+                reads.append(_FileLists(field, files, firsts_of(counts)).begin if each.is_list else files.begin)
             elif each.name in self.rows.spools:
                 reads.append(self.rows.spools[each.name].begin)
         return read_together(reads)
@@ -536,3 +536,29 @@ def _names_picture(value: object) -> TypeGuard[str]:
     if not isinstance(value, str) or len(value) > _LONGEST_NAME:
         return False
     return "\n" not in value and "://" not in value and kind_by_name(value) != 0
+
+
+@dataclass(frozen=True, slots=True)
+class _FileLists:
+    """
+    Lists of files as the values of ``field``: ``files`` are those of all rows, of which row i has those from
+    ``firsts[i]`` up to ``firsts[i + 1]``.
+    """
+
+    field: Field
+    files: FieldFiles
+    firsts: NDArray[np.int64]
+
+    def begin(self, indices: Indices, pool: _native.ThreadPool | None) -> Callable[[], Values]:
+        """Begin to read the files of some rows; see ``ListedSource.read``. A bad one is a problem of its row."""
+        elements, counts = elements_of(self.firsts, indices)
+        wait = self.files.begin(elements, pool)
+
+        def finish() -> Values:
+            values = wait()
+            wrong = list_problems(counts, values.problems, is_optional=self.field.is_optional)
+            name = self.field.name
+            problems = {i: f"has a field {name!r} that {words}" for i, words in wrong.items()}
+            return Values({}, problems, lists={name: ListSpans(values.spans[name], counts)})
+
+        return finish

@@ -29,7 +29,6 @@ __all__ = [
     "NotAnExampleError",
     "RecordFile",
     "begins_like_records",
-    "is_gzip",
     "masked",
     "parse_examples",
     "scan_records",
@@ -95,15 +94,6 @@ def begins_like_records(place: str) -> bool:
     checksum = np.zeros(1, np.uint32)
     _native.checksum_crc32c(Spans.of(head, np.zeros(1, np.int64), np.array([8], np.int64)), checksum).wait()
     return bool(masked(checksum)[0] == head[8:].view("<u4")[0])
-
-
-def is_gzip(place: str) -> bool:
-    """Return whether a file is compressed with gzip."""
-    try:
-        with Path(place).open("rb") as file:
-            return file.read(2) == _GZIP
-    except OSError:
-        return False
 
 
 def _check_sizes(file: RecordFile) -> None:

@@ -303,11 +303,6 @@ class Staging:
         nothing = torch.empty(0, dtype=torch.uint8, device="cpu")
         self._free = deque(_Slot(nothing) for _ in range(slots))
 
-    @property
-    def pinned_bytes(self) -> int:
-        """Bytes pinned so far."""
-        return sum(slot.memory.nbytes for slot in list(self._free))
-
     def take(self, batch: list[torch.Tensor]) -> StagedCopies:
         """Return pinned copies of these tensors, with the same strides if they are dense, without gradients."""
         starts, end = [], 0

@@ -17,6 +17,7 @@ from fastio.loader.producer.chunks import Proof
 from fastio.loader.producer.field_options import fuse
 from fastio.transforms.batch.recipe import is_geometry
 from fastio.transforms.fused import PicturePass
+from fastio.types.spans import distinct
 
 __all__ = [
     "CacheContents",
@@ -99,7 +100,7 @@ def cache_contents(
     Raises SchemaError if there is nothing to keep.
     """
     reader = dataset.reader
-    every = np.arange(len(dataset), dtype=np.int64) if indices is None else np.unique(indices)
+    every = np.arange(len(dataset), dtype=np.int64) if indices is None else distinct(indices)
     if len(every) == 0:
         raise SchemaError(f"{dataset.store.path}: no samples, so nothing to cache")
     if not reader.has_rows:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
-from typing import Self
+from itertools import islice, pairwise, starmap
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio import _native
+from fastio.errors import StoreError
 from fastio.loader.forks import PerProcess
 from fastio.samplers.batches import Batches, element_ids
+from fastio.store.files import Prefetch
 from fastio.store.files.fetch import FetchedFields, fetch_together
 from fastio.store.index.store import list_checksums
 from fastio.store.protocol import SampleStore, value_spans
 from fastio.transforms.pick import Pick
-from fastio.types.spans import Spans, firsts_of
+from fastio.types.spans import Spans, distinct, firsts_of
 
 __all__ = [
     "CheckedSamples",
@@ -27,10 +31,56 @@ __all__ = [
     "EncodedValues",
     "Proof",
     "SampleChunk",
+    "Upcoming",
+    "look_ahead",
 ]
 
 
+_MOST_FILES = 4096  # that a chunk takes samples from: all of them are open at once
 _SAMPLE_BYTES = 64  # counted for a sample of which nothing but columns is asked for
+_INDEX_AHEAD = 2  # chunks: the second one has the time of the first, also where each is twice as long as the last
+
+Chunk = TypeVar("Chunk")
+
+
+class Upcoming(Generic[Chunk]):
+    """
+    The chunks of an epoch that are still to be looked up, each handed out when what that reads of the index is there.
+
+    ``begin`` has it read and compared, elsewhere: for the next chunks whenever somebody calls ``read``.
+    """
+
+    def __init__(self, chunks: Iterator[Chunk], begin: Callable[[Chunk], Sequence[Prefetch]]) -> None:
+        self._chunks, self._begin = chunks, begin
+        self._coming: deque[tuple[Chunk, PerProcess[Sequence[Prefetch]]]] = deque()
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        if not self._coming:
+            return next(self._chunks)
+        chunk, reading = self._coming.popleft()
+        for each in reading.here():
+            each.wait()
+        return chunk
+
+    def read(self) -> None:
+        """Begin to read for the next chunks; they are held from now on."""
+        for chunk in islice(self._chunks, _INDEX_AHEAD - len(self._coming)):
+            self._coming.append((chunk, PerProcess(partial(self._begin, chunk))))
+
+
+def look_ahead(
+    store: SampleStore, samples: Mapping[str, NDArray[np.int64]], pool: _native.ThreadPool, *, checksums: bool = True
+) -> list[Prefetch]:
+    """Have ``pool`` read and compare what look-ups of these samples, of lists their elements, need of the index."""
+    found = []
+    for name, each in samples.items():
+        with suppress(IndexError, StoreError):  # which the look-up raises in its turn
+            values = store.elements(name) if store.schema[name].is_list else store
+            found.append(values.look_ahead(name, each, pool, checksums=checksums))
+    return [each for each in found if each is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +144,22 @@ class SampleChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ahead:
-    """The samples of a chunk on their way into memory: into the page cache, or into our own."""
+class _Wanted:
+    """The samples of a chunk, with the elements that come of their lists; not looked up yet."""
 
     batches: Batches
     lists: Mapping[str, ChunkElements]
+
+    def of(self, field: str) -> NDArray[np.int64]:
+        """Return which values of a field: those of samples, or of lists."""
+        return self.lists[field].batches.indices if field in self.lists else self.batches.indices
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """The samples of a chunk on their way into memory: into the page cache, or into our own."""
+
+    wanted: _Wanted
     fetched: PerProcess[FetchedFields]
 
 
@@ -107,6 +168,7 @@ class _Disk:
     """Threads and memory of one process."""
 
     pool: _native.ThreadPool
+    index_pool: _native.ThreadPool  # which waits for the disk, too
     # Copies of the chunk ahead, and of the one before while it is decoded.
     staging: _native.BufferRing = field(default_factory=lambda: _native.BufferRing(2))
 
@@ -137,6 +199,7 @@ class ChunkReader:
         disk = self._disk.own
         if disk is not None:
             disk.pool.close()
+            disk.index_pool.close()
 
     def chunks(self, batches: Batches, *, epoch: int = 0) -> Iterator[SampleChunk]:
         """Yield the chunks of an epoch, while the next one is read ahead."""
@@ -145,23 +208,32 @@ class ChunkReader:
         is_read = batches.windows is not None  # the loader has read whole windows at once
         batches = replace(batches, windows=None)
         cuts = [*self.chunk_starts(batches).tolist(), len(batches)]
-        ahead = self._begin(batches.part(0, cuts[1]), is_read=is_read, epoch=epoch)
-        for first, stop in pairwise([*cuts[1:], len(batches)]):
-            now, ahead = ahead, self._begin(batches.part(first, stop), is_read=is_read, epoch=epoch)
+        parts = starmap(batches.part, pairwise(cuts))
+        upcoming = Upcoming((_Wanted(part, self._lists(part, epoch)) for part in parts), self._look_ahead)
+        ahead: _Ahead | None = self._begin(next(upcoming), is_read=is_read)
+        while ahead is not None:
+            now, following = ahead, next(upcoming, None)
+            ahead = None if following is None else self._begin(following, is_read=is_read)
+            upcoming.read()
             arrived = now.fetched.here().wait()
             values = {name: EncodedValues(*arrived[name]) for name in self._fields}
-            yield SampleChunk(now.batches, values, is_last=first == len(batches), lists=now.lists)
+            yield SampleChunk(now.wanted.batches, values, is_last=ahead is None, lists=now.wanted.lists)
 
     def chunk_starts(self, batches: Batches) -> NDArray[np.int64]:
         """
-        Return the first batch of each chunk, by the size of samples: those of the first batches stand for all.
+        Return the first batch of each chunk, by the size of samples, and of very many files by how many files have
+        them: those of the first batches stand for all.
 
         Where files are held, the first chunk is a batch: it waits for its own samples alone.
         """
         some = batches.part(0, 4)
-        size_bytes = sum(int(value_spans(self._store, f, some.indices)[0].sizes.sum()) for f in self._fields)
+        each = [value_spans(self._store, f, some.indices, checksums=False)[0] for f in self._fields]
+        size_bytes = sum(int(spans.sizes.sum()) for spans in each)
         size_bytes = max(size_bytes, _SAMPLE_BYTES * len(some.indices))
         step = max(1, self._store.files.chunk_bytes * len(some) // size_bytes)
+        if len(self._store.shard_paths) > _MOST_FILES:
+            files = max(len(distinct(spans.shard)) for spans in each)
+            step = min(step, max(1, _MOST_FILES * len(some) // max(1, files)))
         if self._store.files.holds:
             return np.append(0, np.arange(1, len(batches), step, dtype=np.int64))[: len(batches)]
         return np.arange(0, len(batches), step, dtype=np.int64)
@@ -176,17 +248,20 @@ class ChunkReader:
             lists[name] = lists[name].picked(places, batches)
         return lists
 
-    def _spans(self, batches: Batches, lists: Mapping[str, ChunkElements]) -> dict[str, Spans]:
+    def _look_ahead(self, wanted: _Wanted) -> list[Prefetch]:
+        samples = {name: wanted.of(name) for name in self._fields}
+        return look_ahead(self._store, samples, self._disk.here().index_pool)
+
+    def _spans(self, wanted: _Wanted) -> dict[str, Spans]:
         spans = {}
         for name in self._fields:
             store = self._store.elements(name) if self._store.schema[name].is_list else self._store
-            spans[name] = store.spans(name, lists[name].batches.indices if name in lists else batches.indices)
+            spans[name] = store.spans(name, wanted.of(name))
         return spans
 
-    def _begin(self, batches: Batches, *, is_read: bool, epoch: int) -> _Ahead:
+    def _begin(self, wanted: _Wanted, *, is_read: bool) -> _Ahead:
         """Begin to bring these samples into memory; ``is_read``: somebody else has them read ahead already."""
-        lists = self._lists(batches, epoch)
-        return _Ahead(batches, lists, PerProcess(partial(self._fetch, self._spans(batches, lists), is_near=is_read)))
+        return _Ahead(wanted, PerProcess(partial(self._fetch, self._spans(wanted), is_near=is_read)))
 
     def _fetch(self, spans: Mapping[str, Spans], *, is_near: bool) -> FetchedFields:
         disk = self._disk.here()
@@ -194,7 +269,7 @@ class ChunkReader:
 
 
 def _disk(threads: int) -> _Disk:
-    return _Disk(_native.ThreadPool(threads))
+    return _Disk(_native.ThreadPool(threads), _native.ThreadPool(1))
 
 
 # CheckedSamples: the samples of some batches as they were looked up and compared, which a receipt sums over.

@@ -16,6 +16,7 @@ from fastio.loader.options import LoaderOptions
 from fastio.samplers.clips import ClipSampler
 from fastio.transforms.batch.choice import mixes_of
 from fastio.transforms.batch.mosaic import Mosaic
+from fastio.types.spans import distinct
 
 __all__ = ["Clips", "clips_of"]
 
@@ -29,7 +30,7 @@ class Clips:
 
     def with_all_frames(self, positions: Collection[int]) -> NDArray[np.int64]:
         """Return the positions of all frames of the clips that these frames belong to, ascending."""
-        clips = np.unique(np.fromiter(positions, np.int64, len(positions)) // self.frames)
+        clips = distinct(np.fromiter(positions, np.int64, len(positions)) // self.frames)
         return (clips[:, None] * self.frames + np.arange(self.frames)).reshape(-1)
 
     def joined(self, value: Any, bad: NDArray[np.int64] | None = None, *, is_list_of_views: bool = False) -> Any:

@@ -6,7 +6,7 @@ import logging
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,10 +31,11 @@ from fastio.store.index.elements import Elements
 from fastio.store.index.store import unpacked_of
 from fastio.store.jump_tables import PHOTO_SIDE, begin_jump_tables
 from fastio.store.protocol import SampleStore
+from fastio.transforms.canvas import RefusedPicturesError
 from fastio.transforms.fused import KnownBoxes, PicturePass, Planned
 from fastio.transforms.patches import Patchify
 from fastio.types.placement import repeated
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, distinct
 
 __all__ = [
     "BatchBuffers",
@@ -109,8 +110,8 @@ class RowField:
         Return what these samples, which are in memory, decode to.
 
         Pictures that follow others, which are stored in the shapes ``leader``, must have their sizes: those that have
-        not count as pictures with bad headers, unless they are cropped by fraction. ``boxes`` are those of the samples,
-        for transforms that look at them.
+        not count as pictures with bad headers, unless they are cropped by fraction. So do those that a transform
+        refuses. ``boxes`` are those of the samples, for transforms that look at them.
         """
         reader, fused = self.reader, self.fused
         if fused is None and reader.row_shape is not None:
@@ -118,26 +119,34 @@ class RowField:
         shapes = stored = reader.shapes(batches.indices, values.spans)
         if reader.is_mask and fused is not None:
             shapes = stored = _with_channels(stored)
-        planned = differs = sizes = None
+        planned = misfits = sizes = None
+        reasons: dict[int, str] = {}
         others: tuple[View, ...] | None = ()
         if leader is not None and fused is not None and self.by_fraction:
             sizes = np.column_stack((leader[:, :2], stored[:, 2]))
         elif leader is not None and fused is not None:
             other = (stored[:, :2] != leader[:, :2]).any(axis=1)
             if other.any():
-                differs = other
-                shapes = stored = np.where(differs[:, None] & _SIDES, 0, stored)
-        if fused is not None:
+                misfits = other
+                shapes = stored = np.where(misfits[:, None] & _SIDES, 0, stored)
+        while fused is not None:
             try:
                 planned = self.plan(batches.ids, stored, sizes, epoch=epoch, boxes=boxes)
                 shapes = planned.shapes
                 others = self._other_views(batches.ids, stored, epoch=epoch)
                 if not reader.is_mask:
                     _look_at_crops(reader.store, reader.field.name, values.spans, planned)
+            except RefusedPicturesError as exc:  # plan the others
+                reasons |= dict.fromkeys(np.flatnonzero(exc.refused).tolist(), exc.reason)
+                misfits = exc.refused if misfits is None else misfits | exc.refused
+                stored = np.where(exc.refused[:, None] & _SIDES, 0, stored)
+                sizes = None if sizes is None else np.where(exc.refused[:, None] & _SIDES, 0, sizes)
+                continue
             except SchemaError:
                 shapes = np.zeros_like(stored)
+            break
         shape = self.row_shape(shapes[0]) if _has_one_shape(shapes) and others is not None else None
-        return RowChunk(batches, values, stored, shape, epoch, planned, differs, others or (), boxes, sizes)
+        return RowChunk(batches, values, stored, shape, epoch, planned, misfits, reasons, others or (), boxes, sizes)
 
     def plan(
         self,
@@ -200,7 +209,8 @@ class RowChunk:
     epoch: int
     # None with transforms: they fail for some sample, and each batch finds out for itself.
     planned: Planned | None = None
-    differs: NDArray[np.bool_] | None = None  # which pictures have another size than the leader, if one has
+    misfits: NDArray[np.bool_] | None = None  # which pictures have another size than the leader, or are refused
+    reasons: Mapping[int, str] = field(default_factory=dict)  # why transforms refuse a picture, by position
     others: tuple[View, ...] = ()  # views besides that of ``planned``, unless ``shape`` is None
     boxes: KnownBoxes | None = None  # of all samples, for transforms that look at them
     sizes: NDArray[np.int64] | None = None  # that plans are made for; None: ``stored``
@@ -266,7 +276,7 @@ class RowDecoder:
         gives; None if it cannot: if rows differ in shape, or if some values could not be read.
         """
         row_field, reader = self.field, self.field.reader
-        if chunk.values.unread is not None or chunk.differs is not None or row_field.patches is not None:
+        if chunk.values.unread is not None or chunk.misfits is not None or row_field.patches is not None:
             return None
         shape, planned = chunk.shape, chunk.planned
         if reader.is_mask and leader is not None and leader.planned is not None:
@@ -584,8 +594,13 @@ class DecodingRows:
         pending = self._settle() if self._pending is None else self._pending.result()
         if pending is None:
             return self._memory
-        settled = pending.result()
-        return DecodedRows(self._memory.rows, self._memory.values, settled.errors, settled.kinds)
+        settled, values = pending.result(), self._values
+        errors = settled.errors
+        for position in errors if values.chunk.reasons else ():
+            reason = values.chunk.reasons.get(position + values.part.start)
+            if reason is not None and self._status[position] in (_native.BAD_SHAPE, _native.UNSUPPORTED):
+                errors[position] = self._decoder.field.reader.error(values.indices, values.spans, position, reason)
+        return DecodedRows(self._memory.rows, self._memory.values, errors, settled.kinds)
 
     def _settle(self) -> PendingRows | None:
         """Wait for the native job, and begin to settle the rows that it did not fill; None if there are none."""
@@ -596,8 +611,8 @@ class DecodingRows:
         if values.chunk.values.unread is not None:
             unread = values.chunk.values.unread[values.part]
             np.copyto(self._status, unread, where=unread != _native.OK)
-        if values.chunk.differs is not None:
-            self._status[values.chunk.differs[values.part] & (self._status == _native.OK)] = _native.BAD_SHAPE
+        if values.chunk.misfits is not None:
+            self._status[values.chunk.misfits[values.part] & (self._status == _native.OK)] = _native.BAD_SHAPE
         if not self._status.any():
             return None
         reader = self._decoder.field.reader
@@ -671,7 +686,7 @@ def _look_at_crops(store: SampleStore, field: str, spans: Spans, planned: Planne
     stored = planned.stored[:, :2]
     if np.median(stored.min(axis=1)) < PHOTO_SIDE or np.median(_shares(planned)) > _MOST_SHARE:
         return
-    rows = np.unique(np.linspace(0, len(spans) - 1, _LOOKED_AT).astype(np.int64))
+    rows = distinct(np.linspace(0, len(spans) - 1, _LOOKED_AT).astype(np.int64))
     noted = begin_jump_tables(spans.at(rows))()[0].intervals
     if noted is None or 2 * np.count_nonzero(noted.sizes) < len(rows):
         return

@@ -27,6 +27,7 @@ from fastio.loader.producer.rows import LedFields, check_raw, laid_out, sizes_in
 from fastio.samplers.batches import Batches
 from fastio.store.index.elements import Elements
 from fastio.store.protocol import SampleStore
+from fastio.transforms.canvas import RefusedPicturesError
 from fastio.transforms.fused import PicturePass, Planned
 from fastio.transforms.pick import Pick
 from fastio.types.spans import elements_of, firsts_of, numbers_within
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 
+_LARGE_PICTURE = (1 << 20, 1 << 20, 3)  # larger than any crop
 _ANY_PICTURE = (256, 256, 3)  # height, width and channels: where a chunk has no picture, all results have one shape
 
 
@@ -203,7 +205,11 @@ class PendingElements:
             return chunk.others[view - 1].shape if view else chunk.shape
         stored = np.array([_ANY_PICTURE], np.int64)
         if fused is not None:
-            stored = fused.plan(np.zeros(1, np.int64), stored, epoch=chunk.epoch).shapes
+            try:
+                stored = fused.plan(np.zeros(1, np.int64), stored, epoch=chunk.epoch).shapes
+            except RefusedPicturesError:  # by a larger crop
+                stored = np.array([_LARGE_PICTURE], np.int64)
+                stored = fused.plan(np.zeros(1, np.int64), stored, epoch=chunk.epoch).shapes
         return field.row_shape(stored[0])
 
     def errors(self) -> dict[int, SampleError]:

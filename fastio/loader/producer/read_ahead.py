@@ -24,7 +24,7 @@ from fastio.store.files import Prefetch
 from fastio.store.files.fetch import joined_spans
 from fastio.store.protocol import extents
 from fastio.types.metrics import HeldReads
-from fastio.types.spans import Spans, numbers_within
+from fastio.types.spans import Spans, distinct, numbers_within
 
 if TYPE_CHECKING:
     from fastio.store.index.far_points import FarPoints
@@ -39,6 +39,7 @@ __all__ = [
 _JOB_BYTES = 64 << 20  # bytes per call to the kernel, and what can be dropped with the iteration
 _MOST_JOBS = 256
 _MOST_SPREAD = 8  # times the samples' own bytes
+_HALVED_DOWN_TO = 64  # samples
 _LOOKED_AT = 1024  # samples whose sizes stand for all
 
 
@@ -54,7 +55,7 @@ class WindowReader:
         self._dataset = dataset
         self._fields = list(dataset.readers)
         # The samples of a subset, in stored order; None: all.
-        self._members = None if indices is None else np.unique(indices)
+        self._members = None if indices is None else distinct(indices)
         self._has_read_all = False
 
     def with_windows(self, batches: Batches, *, is_held: bool) -> Batches:
@@ -149,30 +150,44 @@ class WindowReader:
         Return the bytes of each run, from its first sample to the end of its last one, field after field; and the
         number of the run that each span belongs to. ``mean`` is the size of a sample.
 
-        Of a run that is not a stretch of one file, or mostly other samples' bytes, return the bytes of every sample;
-        also if some fields are not asked for, because their bytes may lie between.
+        A run that is not a stretch of one file, or mostly other samples' bytes, is halved, and what stays so down to a
+        few samples is the bytes of each; so are all runs if some fields are not asked for, because their bytes may lie
+        between.
         """
-        runs = np.arange(len(windows.starts))
+        runs, starts, stops = np.arange(len(windows.starts)), windows.starts, windows.stops
         if len(self._fields) < len(self._dataset.store.schema.payload):
-            return self._samples_of(windows, runs)
-        first = self._spans(windows.at(windows.starts))
-        last = self._spans(windows.at(windows.stops - 1))
-        sizes = last.starts + last.sizes - first.starts
+            return self._samples_of(windows, runs, starts, stops)
         fields = len(self._fields)
-        most = np.repeat(_MOST_SPREAD * mean * (windows.stops - windows.starts), fields)
-        is_whole = ((first.shard == last.shard) & (sizes >= 0) & (sizes <= most)).reshape(-1, fields).all(axis=1)
-        whole = Spans(first.buffers, first.shard, first.starts, sizes)
-        if is_whole.all():
-            return whole, np.repeat(runs, fields)
-        others, run = self._samples_of(windows, np.flatnonzero(~is_whole))
-        whole = whole.at(np.flatnonzero(np.repeat(is_whole, fields)))
-        runs = np.concatenate((np.repeat(np.flatnonzero(is_whole), fields), run))
-        by_run = np.argsort(runs, kind="stable")
-        return joined_spans([whole, others]).at(by_run), runs[by_run]
+        found: list[tuple[Spans, NDArray[np.int64]]] = []
+        while True:
+            first, last = self._spans(windows.at(starts)), self._spans(windows.at(stops - 1))
+            sizes = last.starts + last.sizes - first.starts
+            most = np.repeat(_MOST_SPREAD * mean * (stops - starts), fields)
+            is_whole = ((first.shard == last.shard) & (sizes >= 0) & (sizes <= most)).reshape(-1, fields).all(axis=1)
+            whole = Spans(first.buffers, first.shard, first.starts, sizes)
+            if is_whole.all() and not found:
+                return whole, np.repeat(runs, fields)
+            is_small = ~is_whole & (stops - starts <= _HALVED_DOWN_TO)
+            found.append((whole.at(np.flatnonzero(np.repeat(is_whole, fields))), np.repeat(runs[is_whole], fields)))
+            found.append(self._samples_of(windows, runs[is_small], starts[is_small], stops[is_small]))
+            left = ~is_whole & ~is_small
+            if not left.any():
+                break
+            middles = (starts[left] + stops[left]) // 2
+            starts, stops = np.concatenate((starts[left], middles)), np.concatenate((middles, stops[left]))
+            runs = np.tile(runs[left], 2)
+        spans, numbers = joined_spans([each for each, _ in found]), np.concatenate([number for _, number in found])
+        order = np.lexsort((spans.starts, spans.shard, numbers))
+        return spans.at(order), numbers[order]
 
-    def _samples_of(self, windows: Windows, runs: NDArray[np.int64]) -> tuple[Spans, NDArray[np.int64]]:
-        """Return the bytes of every sample of these runs, and the run of each span."""
-        starts, stops = windows.starts[runs], windows.stops[runs]
+    def _samples_of(
+        self,
+        windows: Windows,
+        runs: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        stops: NDArray[np.int64],
+    ) -> tuple[Spans, NDArray[np.int64]]:
+        """Return the bytes of every sample of these parts of runs, and the run of each span."""
         return self._spans(windows.at(ranges(starts, stops))), np.repeat(runs, (stops - starts) * len(self._fields))
 
     def _spans(self, samples: NDArray[np.int64]) -> Spans:
@@ -296,10 +311,13 @@ class HeldReader:
         windows = self._whole(batches) or self._runs(batches)
         if windows is None and not self._has_warned:
             self._has_warned = True
+            store = self._dataset.store
             log.warning(
                 "%s: the samples of this order lie all over the store, so each of them is a request of its own: "
-                "shuffle=True reads whole blocks, and Remote(stage=FOLDER, stage_wait=True) copies the set first",
-                self._dataset.store.path,
+                "shuffle=True reads whole blocks, Remote(stage=FOLDER, stage_wait=True) copies the set first, and "
+                "FASTIO_SHUFFLE_MEMORY=%dMB lets each rank hold all of it",
+                store.path,
+                -(-store.size_bytes // 1_000_000),
             )
         return replace(batches, windows=windows)
 
@@ -363,7 +381,7 @@ class HeldReader:
 
         A batch of an order in lanes has samples of each lane, so its units are hundreds of MiB.
         """
-        samples = _distinct(batches.indices[: batches.cuts[1]])
+        samples = distinct(batches.indices[: batches.cuts[1]])
         values = self._spans(samples)
         spans, _ = _ranges(values, np.zeros(len(values), np.int64))
         nbytes = int(spans.sizes.sum())
@@ -421,7 +439,7 @@ class HeldReader:
         most = held_bytes()
         if self._mean_bytes(batches) * min(batches.count, len(self._dataset)) > most:
             return None
-        members = _distinct(batches.indices)
+        members = distinct(batches.indices)
         values = self._spans(members)
         ranges, _ = _ranges(values, np.zeros(len(values), np.int64))
         nbytes = int(ranges.sizes.sum())
@@ -479,13 +497,6 @@ class _Asked:
             handle = self._read_ahead(spans, comes_again=self._plan.has_singles and self._unit == 0)
             held.keep(self._dropped[self._unit], handle)
             self._unit += 1
-
-
-def _distinct(samples: NDArray[np.int64]) -> NDArray[np.int64]:
-    """As ``np.unique``, which takes 0.5 s for a million of a random order."""
-    ordered = np.sort(samples)
-    distinct: NDArray[np.int64] = ordered[np.diff(ordered, prepend=-1) != 0]
-    return distinct
 
 
 def _blocks(windows: Windows, *, slack: int) -> Windows:

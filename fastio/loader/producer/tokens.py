@@ -36,7 +36,7 @@ from fastio.lazy import torch
 from fastio.loader.forks import PerProcess
 from fastio.loader.output import Output
 from fastio.loader.producer.batch_part import BatchPart, collate_lengths
-from fastio.loader.producer.chunks import CheckedSamples
+from fastio.loader.producer.chunks import CheckedSamples, Upcoming, look_ahead
 from fastio.loader.producer.producer import FinishedBatch, ProducerContext, collate_labels, tensor_labels
 from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
@@ -47,7 +47,7 @@ from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, called
 from fastio.types.runs import mask_of_runs
 from fastio.types.schema import Field
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, distinct
 from fastio.types.split import Split
 
 __all__ = [
@@ -69,6 +69,7 @@ __all__ = [
 LOOKED_UP_BYTES = 4 << 20  # of stored ids, about: their samples are looked up together
 _LOOKED_UP = 1 << 17  # samples, at most about: of rows of a few ids, the first batch would wait for millions
 _LOOKED_UP_FIRST = 1 << 12  # of an index that is not in memory yet, each sample takes three reads of the disk
+_MANY = 1 << 20  # of an epoch: there, two look-ups of a size give what is read ahead of the next one as much time
 _KEPT = 4  # free buffers: as many as the end of an epoch returns, because new memory costs more than filling it
 _IDLE = 2  # about this many, while batches are made
 _LOOKED_AT = 64  # batches whose size stands for the others,
@@ -164,12 +165,13 @@ class TokenProducer:
         is_read = batches.windows is not None  # the loader has read whole windows at once
         batches = replace(batches, windows=None)
         cuts = [*self.chunk_starts(batches).tolist(), len(batches)]
-        chunks = starmap(batches.part, pairwise(cuts))
+        chunks = Upcoming(starmap(batches.part, pairwise(cuts)), self._look_ahead)
         coming: PerProcess[PendingRead] | None = self._coming(next(chunks), epoch, is_read=is_read)
         while coming is not None:
             located = coming.here().wait()
             following = next(chunks, None)
             coming = None if following is None else self._coming(following, epoch, is_read=is_read)
+            chunks.read()
             group = self._machinery.here().filler.batches(
                 located, verify=self._context.options.verify, repair=partial(self._repaired, located)
             )
@@ -181,6 +183,10 @@ class TokenProducer:
 
     def _coming(self, batches: Batches, epoch: int, *, is_read: bool) -> PerProcess[PendingRead]:
         return PerProcess(partial(self._look_up, batches, epoch, is_read=is_read))
+
+    def _look_ahead(self, batches: Batches) -> list[Prefetch]:
+        """Begin to read what a look-up of these samples needs of the index."""
+        return self._machinery.here().source.look_ahead(batches)
 
     def _look_up(self, batches: Batches, epoch: int, *, is_read: bool) -> PendingRead:
         """Begin to read these samples."""
@@ -204,7 +210,8 @@ class TokenProducer:
         count, starts = min(max(1, few * len(batches) // batches.count), most), [0]
         while starts[-1] + count < len(batches):
             starts.append(starts[-1] + count)
-            count = min(2 * count, most)
+            if len(starts) % 2 or batches.count <= _MANY:
+                count = min(2 * count, most)
         return np.array(starts, np.int64)
 
 
@@ -225,7 +232,7 @@ def _start(context: ProducerContext) -> _Fillers:
 
 def _spread(batches: Batches) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return samples of a few batches spread over the whole epoch, how many of each, and the batches' sizes."""
-    numbers = np.unique(np.linspace(0, len(batches) - 1, _LOOKED_AT).astype(np.int64))
+    numbers = distinct(np.linspace(0, len(batches) - 1, _LOOKED_AT).astype(np.int64))
     starts, sizes = batches.cuts[numbers], batches.cuts[numbers + 1] - batches.cuts[numbers]
     counts = np.minimum(sizes, _LOOKED_AT_EACH)
     chosen = [
@@ -554,6 +561,7 @@ class TokenSource:
         self._store = dataset.store
         self._names = names
         self._pool = _native.ThreadPool(self._store.files.threads)
+        self._index_pool = _native.ThreadPool(1)  # not behind all that the other one has to read
         self._staging = _native.BufferRing(3)  # being read, being widened, with the loop (if samples are bad)
         self._jobs: list[Prefetch] = []
         self._is_whole = self._store.files.in_place and self._read_whole()
@@ -601,6 +609,11 @@ class TokenSource:
         parts = None if batches.parts is None else self._parts(batches.parts, wanted[self._names[0]])
         return PendingRead(batches, fetched, self._names, windows, parts)
 
+    def look_ahead(self, batches: Batches) -> list[Prefetch]:
+        """Begin to read what ``look_up`` of these samples needs of the index."""
+        samples = dict.fromkeys(self._names, batches.indices)
+        return look_ahead(self._store, samples, self._index_pool, checksums=self._checksums)
+
     def _parts(self, numbers: NDArray[np.int64], spans: Spans) -> Pieces:
         """Return these parts of samples, as bytes of their spans; each is a document of its own."""
         assert self._split is not None
@@ -614,6 +627,7 @@ class TokenSource:
         for job in self._jobs:
             job.cancel()
         self._pool.close()
+        self._index_pool.close()
 
 
 # A field of token ids beside others: widened by one job, into padded rows or one sample after the other.

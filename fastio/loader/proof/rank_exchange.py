@@ -1,4 +1,7 @@
-"""Exchange: what every rank tells the others for a receipt, through the key-value store of their process group."""
+"""
+Exchange: what every rank tells the others for a receipt, through the key-value store of their process group, or by a
+function of the user's.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import json
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -16,6 +19,7 @@ from fastio.loader.proof.account import Account
 
 __all__ = [
     "exchanged",
+    "gathered",
 ]
 
 
@@ -65,6 +69,24 @@ def exchanged(
     if call:
         with suppress(RuntimeError):  # not every kind of store can delete; everybody has read the ones before
             store.delete_key(_key(digest, call - 1, account.rank))
+    _check_alike(accounts, owner)
+    return accounts
+
+
+def gathered(account: Account, gather: Callable[[str], Sequence[str]], *, owner: str) -> list[Account]:
+    """
+    Return the accounts of all ranks by ``gather``, which takes this rank's text and returns those of all.
+
+    Raises ValueError if it returns others, or if ranks iterate other epochs.
+    """
+    texts = gather(json.dumps(account.to_json()))
+    accounts = sorted((Account.from_json(json.loads(text)) for text in texts), key=lambda each: each.rank)
+    ranks = [each.rank for each in accounts]
+    if ranks != list(range(account.world_size)):
+        raise ValueError(
+            f"{owner}: receipt(gather=...) of rank {account.rank} has gathered the texts of ranks {ranks}: expected "
+            f"one of each of {account.world_size} ranks"
+        )
     _check_alike(accounts, owner)
     return accounts
 

@@ -30,6 +30,7 @@ from fastio.samplers.shares import whole_weights
 from fastio.store.beside.joined import BesideStore
 from fastio.transforms.batch.recipe import AnyTransform, Colours, as_list, is_geometry
 from fastio.types.options import cannot_be_set, explains_names
+from fastio.types.spans import distinct
 
 __all__ = [
     "MemberTransforms",
@@ -256,7 +257,7 @@ def member_transforms(
     names, lists = list(mixture.transforms), list(mixture.transforms.values())
     member_of = np.full(samples, -1, np.int16)
     for number, own in enumerate(indices):
-        for other in np.unique(member_of[own]).tolist():
+        for other in distinct(member_of[own]).tolist():
             if other >= 0 and lists[other] != lists[number]:
                 raise ValueError(
                     f"Mixture: members {names[other]!r} and {names[number]!r} have samples in common, but different "

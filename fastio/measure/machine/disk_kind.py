@@ -9,8 +9,8 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -175,28 +175,23 @@ def read_uncached(paths: Sequence[str | Path], *, seconds: float = 0.3) -> Uncac
     The page cache is neither used nor changed; a drive's or a host's own cache may be. Returns None if the file
     system cannot read this way or is in memory, or if there are less than 4 MiB.
     """
-    if any(file_system(path) in _IN_MEMORY for path in paths):
+    if any(file_system(folder) in _IN_MEMORY for folder in {Path(path).parent for path in paths}):
         return None
-    if sum(Path(path).stat().st_size for path in paths) < LEAST_BYTES:
+    if all(total < LEAST_BYTES for total in accumulate(Path(path).stat().st_size for path in paths)):
         return None
     try:
-        with ExitStack() as files:
-            descriptors = []
-            for path in paths:
-                descriptors.append(open_uncached(path))
-                files.callback(os.close, descriptors[-1])
-            return _timed(descriptors, seconds)
+        return _timed(paths, seconds)
     except OSError as exc:
         if exc.errno in _REFUSED:
             return None
         raise
 
 
-def _timed(descriptors: Sequence[int], seconds: float) -> UncachedRead:
-    """Read pieces in order with several threads until the time is up."""
+def _timed(paths: Sequence[str | Path], seconds: float) -> UncachedRead:
+    """Read pieces in order with several threads until the time is up; each opens its own, of any number of files."""
     from concurrent.futures import ThreadPoolExecutor
 
-    pieces, lock = _pieces(descriptors), threading.Lock()
+    pieces, lock = _pieces(paths), threading.Lock()
     begun = time.perf_counter()
 
     def work(_: int) -> int:
@@ -207,7 +202,11 @@ def _timed(descriptors: Sequence[int], seconds: float) -> UncachedRead:
                     piece = next(pieces, None)
                 if piece is None:
                     break
-                done += os.preadv(piece[0], [memory], piece[1])
+                descriptor = open_uncached(piece[0])
+                try:
+                    done += os.preadv(descriptor, [memory], piece[1])
+                finally:
+                    os.close(descriptor)
         return done
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="fastio") as threads:
@@ -215,10 +214,10 @@ def _timed(descriptors: Sequence[int], seconds: float) -> UncachedRead:
     return UncachedRead(size_bytes, max(time.perf_counter() - begun, 1e-9))
 
 
-def _pieces(descriptors: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield descriptor and position of each piece."""
+def _pieces(paths: Sequence[str | Path]) -> Iterator[tuple[str | Path, int]]:
+    """Yield file and position of each piece."""
     left = _MOST_BYTES
-    for descriptor in descriptors:
-        for start in range(0, min(os.fstat(descriptor).st_size, left), _PIECE):
+    for path in paths:
+        for start in range(0, min(Path(path).stat().st_size, left), _PIECE):
             left -= _PIECE
-            yield descriptor, start
+            yield path, start

@@ -28,7 +28,7 @@ from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.protocol import read_values
 from fastio.transforms import CenterCrop, Compose, Resize
 from fastio.types.schema import IMAGE, Field, Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, distinct
 
 __all__ = ["DecoderRate", "compare_decoders", "sample_pictures"]
 
@@ -114,7 +114,7 @@ def _decoders(pictures: Sequence[bytes], crop: int | None, *, batch_size: int) -
 
 def _spread(length: int, count: int) -> NDArray[np.int64]:
     """Return ``count`` of ``length`` positions, evenly spread."""
-    return np.unique(np.linspace(0, length - 1, min(count, length)).astype(np.int64))
+    return distinct(np.linspace(0, length - 1, min(count, length)).astype(np.int64))
 
 
 def _pillow_name() -> str:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio._native import ThreadPool
 from fastio.errors import SchemaError
 from fastio.store.beside.added import open_added
-from fastio.store.files import Read, StoreFiles, files_of
+from fastio.store.files import Prefetch, Read, StoreFiles, files_of
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.files.several import SeveralFiles
@@ -476,6 +477,14 @@ class BesideStore:
         member = self.members[number]
         chosen = self._checked(np.asarray(indices))
         return self._placed(number, member.store.spans(own, member.at(chosen), checksums=checksums))
+
+    def look_ahead(
+        self, field: str, indices: NDArray[np.int64], pool: ThreadPool, *, checksums: bool = True
+    ) -> Prefetch | None:
+        """As SampleStore.look_ahead."""
+        number, own = self._of(field)
+        member = self.members[number]
+        return member.store.look_ahead(own, member.at(indices), pool, checksums=checksums)
 
     def far_points(self, field: str, indices: NDArray[np.int64]) -> FarSpans | None:
         """As SampleStore.far_points."""

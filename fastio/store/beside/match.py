@@ -27,7 +27,7 @@ from fastio.store.index.seal import byte_view, split_keys
 from fastio.store.index.sealed import Shard
 from fastio.store.index.store import SealedStore
 from fastio.store.write.atomic import write_all
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, distinct
 
 __all__ = ["KeyMatch", "match_keys"]
 
@@ -83,7 +83,7 @@ class _Keys:
         self.is_unique = not stems and all(shard.is_sealed for shard in self._shards)
         self._firsts = np.cumsum([0, *(shard.count for shard in self._shards)])
         self.count = int(self._firsts[-1])
-        joined = [_joined(shard) for shard in self._shards]
+        joined = _joined(self._shards)
         self._starts = _key_starts(self._shards, joined)
         self._extensions = _zeros(self.count, np.dtype(np.int32)) if stems else None
         if self._extensions is not None:
@@ -131,7 +131,7 @@ class _Keys:
         """Return which of these keys are not those at ``others`` of another store, ``(n,)``."""
         ours, theirs = self.spans(rows), other.spans(others)
         result: NDArray[np.bool_] = ours.sizes != theirs.sizes
-        for size in np.unique(ours.sizes[~result]).tolist():
+        for size in distinct(ours.sizes[~result]).tolist():
             at = np.flatnonzero((ours.sizes == size) & ~result)
             result[at] = (self._copied(ours.at(at), size) != self._copied(theirs.at(at), size)).any(axis=1)
         return result
@@ -166,15 +166,21 @@ def _places(
     return starts[local], starts[local + 1] - 1 - starts[local]
 
 
-def _joined(shard: Shard) -> NDArray[np.uint8]:
-    """Return the bytes of all keys, one behind the other: mapped, as those of a large index are, not in memory."""
-    keys = shard.keys
-    if not isinstance(keys, NumberedKeys):
-        return byte_view(keys.array)
+def _joined(shards: Sequence[Shard]) -> list[NDArray[np.uint8]]:
+    """
+    Return the bytes of all keys of each shard, one behind the other: mapped, as those of a large index are, not in
+    memory. Rules become keys in one file without a name.
+    """
+    sizes = [shard.keys.nbytes if isinstance(shard.keys, NumberedKeys) else 0 for shard in shards]
     with tempfile.TemporaryFile(buffering=0) as file:
-        for start in range(0, shard.count, _PIECE):
-            write_all(file.fileno(), keys.joined(start, min(start + _PIECE, shard.count)) + b"\0")
-        return np.memmap(file, np.uint8, "r")[:-1]
+        for shard in shards:
+            for start in range(0, shard.count, _PIECE) if isinstance(shard.keys, NumberedKeys) else ():
+                write_all(file.fileno(), shard.keys.joined(start, min(start + _PIECE, shard.count)) + b"\0")
+        mapped = np.memmap(file, np.uint8, "r") if any(sizes) else np.empty(0, np.uint8)
+    ends = np.cumsum([size + 1 if size else 0 for size in sizes])
+    made = [mapped[end - size - 1 : end - 1] for end, size in zip(ends, sizes, strict=True)]
+    each = zip(shards, made, strict=True)
+    return [own if isinstance(shard.keys, NumberedKeys) else byte_view(shard.keys.array) for shard, own in each]
 
 
 def _measure_extensions(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from fastio.errors import StoreError
 from fastio.store.files import mapped, pread, remote
 from fastio.store.files.byte_source import ByteSource, Fetched, Kind, Prefetch, Read, StoreFiles
+from fastio.store.files.late import kinds_of
 from fastio.store.files.listed import ListedFiles, ListedFolder
 from fastio.store.files.mapped_folder import MappedFiles, MappedFolder
 from fastio.store.files.remote_options import DEFAULT, Remote
@@ -27,6 +29,12 @@ __all__ = [
 
 # With read="auto" the first kind that claims a path reads it.
 KINDS: dict[str, Kind] = {each.name: each for each in (remote.KIND, pread.KIND, mapped.KIND)}
+
+# Of many files, which are listed, and no path opens them.
+_FOLDERS: dict[str, Callable[[Sequence[Any]], StoreFiles]] = {
+    ListedFolder.kind: ListedFiles,
+    MappedFolder.kind: MappedFiles,
+}
 
 
 def check_read(read: str) -> None:
@@ -61,15 +69,12 @@ def kind_of(path: str, read: Read = "auto") -> str:
 
 def files_of(sources: Sequence[ByteSource]) -> StoreFiles:
     """The files of one store, or of several that are read as one; StoreError if no kind can read all of them."""
-    folders = [source for source in sources if isinstance(source, ListedFolder)]
-    if folders and len(folders) == len(sources):  # which are listed, and no path opens them
-        return ListedFiles(folders)
-    mapped_folders = [source for source in sources if isinstance(source, MappedFolder)]
-    if mapped_folders and len(mapped_folders) == len(sources):
-        return MappedFiles(mapped_folders)
-    names = {source.kind for source in sources}
+    names = kinds_of(sources)
+    for folder, files in _FOLDERS.items():
+        if names == {folder}:
+            return files(sources)
     for name in (*names, *reversed(KINDS)):  # its own kind first; mapped ones for no sources
-        if not (folders or mapped_folders) and names <= KINDS[name].joins | {name}:
+        if names.isdisjoint(_FOLDERS) and names <= KINDS[name].joins | {name}:
             return KINDS[name].files(sources)
     first = sources[0]
     other = next(source for source in sources if source.kind != first.kind)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastio.store.files.byte_source import ByteSource
+from fastio.types.lazy_sequence import LazySequence
 
-__all__ = ["LateSource", "Openings", "most_open"]
+__all__ = ["LateSource", "LateSources", "Openings", "kinds_of", "most_open", "sizes_of"]
 
 _SHARE = 8  # of the mappings that the kernel allows a process: other sets, their readers and torch need some, too
 _MAPPINGS = 65_530  # where the kernel does not say
@@ -67,6 +68,11 @@ class Openings:
         if file is not None:
             file.release()
 
+    def release_all(self) -> None:
+        """Let all files go."""
+        for number in list(self._open):
+            self.release(number)
+
 
 class LateSource:
     """File ``number`` of a set, of a size that is known before it is opened; see ByteSource."""
@@ -102,3 +108,47 @@ class LateSource:
     def release(self) -> None:
         """Let the file go until it is read again."""
         self._openings.release(self._number)
+
+
+class LateSources(LazySequence[LateSource]):
+    """
+    The files of a large set on this machine: nothing is kept for one that nobody reads.
+
+    ``sizes`` are their bytes, int64 ``(n,)``, ``kinds`` what reads each; ``path_of(number)`` is its path, and
+    ``openings`` open them, by kind.
+    """
+
+    def __init__(
+        self,
+        sizes: NDArray[np.int64],
+        kinds: Sequence[str],
+        path_of: Callable[[int], str],
+        openings: Mapping[str, Openings],
+    ) -> None:
+        self.sizes, self.kinds, self.path_of = sizes, kinds, path_of
+        self._openings = openings
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def item(self, number: int) -> LateSource:
+        """See LazySequence."""
+        kind = self.kinds[number]
+        return LateSource(self.path_of(number), int(self.sizes[number]), kind, self._openings[kind], number)
+
+    def release(self) -> None:
+        """Let all files go until they are read again."""
+        for each in self._openings.values():
+            each.release_all()
+
+
+def sizes_of(sources: Sequence[ByteSource]) -> NDArray[np.int64]:
+    """Return the bytes of each file, ``(n,)``."""
+    if isinstance(sources, LateSources):
+        return sources.sizes
+    return np.array([source.size for source in sources], np.int64)
+
+
+def kinds_of(sources: Sequence[ByteSource]) -> set[str]:
+    """Return which kinds read these files."""
+    return set(sources.kinds) if isinstance(sources, LateSources) else {source.kind for source in sources}

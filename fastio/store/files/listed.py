@@ -23,7 +23,7 @@ from fastio.errors import StoreError
 from fastio.store.files.byte_source import JointPrefetch, Prefetch
 from fastio.store.files.local import AHEAD_BYTES, CHUNK_BYTES, check_range, readable
 from fastio.types.metrics import Opens
-from fastio.types.spans import Spans, numbers_within
+from fastio.types.spans import Spans, distinct, numbers_within
 
 __all__ = ["FileList", "ListedFiles", "ListedFolder"]
 
@@ -241,7 +241,7 @@ class ListedFiles:
             spent_ns = np.zeros(len(rows), np.int64)
             root, files = os.fsencode(source.root), source.files
             job = _native.read_parts(root, files.names, files.kept, rows, out, status, errno, spent_ns, pool)
-            opened = len(rows) if len(np.unique(rows[:, 0])) == len(rows) else 0
+            opened = len(rows) if len(distinct(rows[:, 0])) == len(rows) else 0
             reads.append(_Read(job, status, positions[owner], spent_ns, opened))
         memory = _native.Buffers([out] * len(self._sources))
         there = Spans(memory, spans.shard, places, spans.sizes, spans.checksums, spans.intervals)
@@ -299,7 +299,7 @@ class ListedFiles:
             raise IndexError(f"{sizes[at]} bytes from {starts[at]} of file {shard[at]}")
         if len(self._sources) == 1:
             return [(self._sources[0], np.arange(len(spans)))] if len(spans) else []
-        return [(self._sources[number], np.flatnonzero(shard == number)) for number in np.unique(shard).tolist()]
+        return [(self._sources[number], np.flatnonzero(shard == number)) for number in distinct(shard).tolist()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from fastio import _native
 from fastio.errors import StoreError
 from fastio.machine.system import MAP_FIXED, MAP_NORESERVE
 from fastio.store.files.byte_source import ByteSource, Kind
-from fastio.store.files.late import LateSource
+from fastio.store.files.late import LateSource, LateSources, sizes_of
 from fastio.store.files.local import (
     AHEAD_BYTES,
     CHUNK_BYTES,
@@ -29,7 +29,7 @@ from fastio.store.files.local import (
     readable,
     regular_file,
 )
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, distinct
 
 __all__ = ["KIND", "InPlaceFiles", "MappedSource", "Reserved", "reserved"]
 
@@ -117,6 +117,9 @@ class InPlaceFiles:
         """Nothing is held but mappings, which end with the last array over them."""
 
 
+_FILES_AHEAD = 256  # in one job, of which dozens may wait
+
+
 class LateMappedFiles:
     """
     Files that are mapped when samples of them are fetched; see StoreFiles.
@@ -132,7 +135,7 @@ class LateMappedFiles:
 
     def __init__(self, sources: Sequence[ByteSource]) -> None:
         self._sources = sources
-        self.buffers = _native.Buffers([source.size for source in sources])
+        self.buffers = _native.Buffers(sizes_of(sources).tolist())
 
     def fetch(
         self,
@@ -148,7 +151,13 @@ class LateMappedFiles:
     def read_ahead(
         self, spans: Spans, *, pool: _native.ThreadPool | None = None, comes_again: bool = False
     ) -> _native.Job:
-        """Map the files, and have the kernel read what is not in memory yet."""
+        """
+        Map the files, and have the kernel read what is not in memory yet.
+
+        Of more than ``_FILES_AHEAD`` files, which are tiny ones, the first are read ahead: the job keeps all mapped.
+        """
+        if len(distinct(spans.shard)) > _FILES_AHEAD:
+            spans = spans.part(0, _FILES_AHEAD)
         return _native.read_ahead(self._mapped(spans), pool)
 
     def failure(self, spans: Spans) -> None:
@@ -156,6 +165,9 @@ class LateMappedFiles:
 
     def close(self) -> None:
         """Let all files go: mappings end with the last array over them."""
+        if isinstance(self._sources, LateSources):
+            self._sources.release()
+            return
         for source in self._sources:
             source.release()
 
@@ -215,6 +227,15 @@ class Reserved:
         if address is None or address == _FAILED:
             raise _unmapped(self.path, size)
 
+    def share(self, start: int, descriptor: int, size: int, offset: int) -> bool:
+        """
+        Let whole pages, from the byte ``start`` of the range on, be those of a file from ``offset`` on, shared with the
+        page cache until somebody writes to them. Returns whether the system does so.
+        """
+        protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | MAP_FIXED
+        address = _LIBC.mmap(self.address + start, size, protection, flags, descriptor, offset)
+        return address is not None and address != _FAILED
+
     def protect(self, size: int) -> None:
         """Let nobody write to the first bytes of the range any more."""
         if size and _LIBC.mprotect(self.address, size, mmap.PROT_READ) != 0:
@@ -254,6 +275,8 @@ def _read_only(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _files(sources: Sequence[MappedSource | LateSource]) -> InPlaceFiles | LateMappedFiles:
+    if isinstance(sources, LateSources):
+        return LateMappedFiles(sources)
     mapped = [source.memory for source in sources if isinstance(source, MappedSource)]
     return InPlaceFiles(mapped) if len(mapped) == len(sources) else LateMappedFiles(sources)
 

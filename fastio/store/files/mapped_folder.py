@@ -22,7 +22,7 @@ from fastio.errors import StoreError
 from fastio.store.files.listed import FileList, ListedFolder
 from fastio.store.files.local import AHEAD_BYTES, CHUNK_BYTES, check_range, readable
 from fastio.store.files.mapped import InPlaceFiles, reserved
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, distinct
 
 __all__ = ["MappedFiles", "MappedFolder", "are_few"]
 
@@ -158,7 +158,7 @@ class MappedFiles:
         """Return which file of these spans is not what was listed, and why."""
         for shard, source in enumerate(self._sources):
             chosen = spans.shard == shard
-            for number in np.unique(source.touched(spans.starts[chosen], spans.sizes[chosen])).tolist():
+            for number in distinct(source.touched(spans.starts[chosen], spans.sizes[chosen])).tolist():
                 words = source.what_changed(number) if number >= 0 else None
                 if words is not None:
                     return words
@@ -173,7 +173,7 @@ class MappedFiles:
         for shard, source in enumerate(self._sources):
             own = np.flatnonzero(spans.shard == shard) if len(self._sources) > 1 else slice(None)
             touched = source.touched(spans.starts[own], spans.sizes[own])
-            numbers = np.unique(touched)
+            numbers = distinct(touched)
             numbers = numbers[numbers >= 0]
             changed = numbers[source.changed(numbers)]
             if len(changed):

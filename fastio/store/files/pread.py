@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fastio import _native
 from fastio.errors import StoreCorrupt, StoreError
 from fastio.store.files.byte_source import ByteSource, Kind
-from fastio.store.files.late import LateSource
+from fastio.store.files.late import LateSource, LateSources, sizes_of
 from fastio.store.files.local import (
     AHEAD_BYTES,
     CHUNK_BYTES,
@@ -34,7 +34,7 @@ from fastio.store.files.local import (
     readable,
     regular_file,
 )
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, distinct
 
 __all__ = ["KIND", "PreadFiles", "PreadSource"]
 
@@ -109,12 +109,9 @@ class PreadFiles:
     chunk_bytes = CHUNK_BYTES
 
     def __init__(self, sources: Sequence[ByteSource]) -> None:
-        self._sources = [
-            source if isinstance(source, LateSource) else PreadSource(source.path, source.identity)
-            for source in sources
-        ]
+        self._sources = sources if isinstance(sources, LateSources) else list(map(_late, sources))
         self._open: dict[int, None] = {}  # shards, the one used last at the end
-        self.buffers = _native.Buffers([source.size for source in sources])
+        self.buffers = _native.Buffers(sizes_of(sources).tolist())
 
     def fetch(
         self,
@@ -174,7 +171,7 @@ class PreadFiles:
         """A descriptor for each file of the store, -1 for those without a span, and what keeps them open."""
         descriptors = np.full(len(self._sources), -1, np.int32)
         files = []
-        for shard in np.unique(spans.shard).tolist():
+        for shard in distinct(spans.shard).tolist():
             file = self._file(shard)
             descriptors[shard] = file.number
             files.append(file)
@@ -199,6 +196,11 @@ class _Descriptor:
     def __del__(self) -> None:
         with contextlib.suppress(OSError):  # it was only read, so errors of close do not matter
             os.close(self.number)
+
+
+def _late(source: ByteSource) -> PreadSource | LateSource:
+    """The file, to be opened when it is read."""
+    return source if isinstance(source, LateSource) else PreadSource(source.path, source.identity)
 
 
 def _descriptor(source: PreadSource | LateSource) -> _Descriptor:

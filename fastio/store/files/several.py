@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.store.files.byte_source import Fetched, JointPrefetch, Prefetch, StoreFiles
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, distinct
 
 __all__ = ["SeveralFiles"]
 
@@ -78,7 +78,7 @@ class SeveralFiles:
         if len(which) and (which.max() >= len(self._parts) or spans.shard.min() < 0):
             raise IndexError(f"a span of file {int(spans.shard.max())}, of {int(self._ends[-1])}")
         found = []
-        for number in np.unique(which).tolist():
+        for number in distinct(which).tolist():
             positions = np.flatnonzero(which == number)
             part = self._parts[number]
             own = spans.at(positions)

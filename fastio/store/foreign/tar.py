@@ -47,7 +47,7 @@ from fastio.store.formats.tar_file import INDEX_FOLDER
 from fastio.store.index.arrays import Keys
 from fastio.store.index.sealed import Shard
 from fastio.types.schema import COLUMN, Field, Schema
-from fastio.types.spans import Spans
+from fastio.types.spans import Spans, distinct
 
 __all__ = [
     "check_foreign_set",
@@ -395,7 +395,7 @@ def _content_crc(shard: Shard) -> int:
     for name, starts in shard.starts.items():
         sizes = shard.sizes[name]
         crc = crc32(_checksums(shard.data, header_starts(starts), np.full(len(starts), BLOCK, np.int64)), crc)
-        chosen = np.unique(np.linspace(0, len(starts) - 1, _SAMPLED_MEMBERS).astype(np.int64))
+        chosen = distinct(np.linspace(0, len(starts) - 1, _SAMPLED_MEMBERS).astype(np.int64))
         skipped = np.maximum(0, sizes[chosen] - _SAMPLED_BYTES) // 2
         sampled = np.minimum(sizes[chosen], _SAMPLED_BYTES)
         crc = crc32(_checksums(shard.data, starts[chosen] + skipped, sampled), crc)

@@ -152,7 +152,9 @@ class Format:
     # What else a plan of shards depends on: another word where a newer version writes the same samples as other bytes.
     layout: Callable[[Schema], str] = lambda schema: ""
     fixed_keys: bool = False  # keys as an array of strings of one width, where that wastes little
-    numbered_keys: bool = False  # keys that count up as a rule, in a large index: nothing else of the file has them
+    # Whether keys that count up are kept as a rule, in a large index: nothing else of the file has them. By default of
+    # samples that are no members of their own.
+    numbered_keys: Callable[[Schema], bool] = lambda schema: schema.flat is not None
 
     @property
     def has_shards(self) -> bool:

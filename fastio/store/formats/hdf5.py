@@ -418,5 +418,5 @@ FORMAT = Format(
     plain_reader=_plain_reader,
     marks=tuple((start, _MAGIC) for start in (0, 512, 1024, 2048, USER_BLOCK)),  # behind user blocks
     fixed_keys=True,
-    numbered_keys=True,
+    numbered_keys=lambda schema: True,
 )

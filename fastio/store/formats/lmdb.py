@@ -141,6 +141,7 @@ class LmdbMeta:
     root: int
     last_page: int
     txnid: int
+    flags: int  # of the main database
 
     @property
     def file_size(self) -> int:
@@ -149,10 +150,18 @@ class LmdbMeta:
 
 
 def newest_meta(read: ReadBytes) -> LmdbMeta | None:
-    """Return the meta page of the last transaction; None if this is no LMDB file, or its first page is damaged."""
+    """
+    Return the meta page of the last transaction; None if this is no LMDB file, or one of its two meta pages is damaged:
+    the other may be that of the transaction before, whose samples are older.
+    """
     first = _meta(read(0, _META_BYTES))
-    second = None if first is None else _meta(read(first.page_size, _META_BYTES))
-    return max((meta for meta in (first, second) if meta is not None), key=lambda meta: meta.txnid, default=None)
+    if first is None:
+        return None
+    data = read(first.page_size, _META_BYTES)
+    second = _meta(data)
+    if len(data) < _META_BYTES:  # cut off there
+        return first
+    return None if second is None else max(first, second, key=lambda meta: meta.txnid)
 
 
 def cut_lmdb(file_size: int, read: ReadBytes) -> str:
@@ -166,17 +175,17 @@ def cut_lmdb(file_size: int, read: ReadBytes) -> str:
 def _meta(data: bytes) -> LmdbMeta | None:
     if len(data) < _META_BYTES:
         return None
-    _, _, flags, _, _ = _PAGE.unpack_from(data)
+    _, _, kind, _, _ = _PAGE.unpack_from(data)
     magic, version, _, _ = _META.unpack_from(data, _PAGE.size)
-    if magic != _MAGIC or version != _VERSION or not flags & META:
+    if magic != _MAGIC or version != _VERSION or not kind & META:
         return None
     databases = _PAGE.size + _META.size
     page_size, *_ = _DB.unpack_from(data, databases)
-    _, _, depth, _, _, _, entries, root = _DB.unpack_from(data, databases + _DB.size)
+    _, flags, depth, _, _, _, entries, root = _DB.unpack_from(data, databases + _DB.size)
     last_page, txnid = _LAST.unpack_from(data, _META_BYTES - _LAST.size)
     if page_size & (page_size - 1) or not 256 <= page_size <= 65536 or depth > _MOST_DEPTH:
         return None
-    return LmdbMeta(page_size, depth, entries, root, last_page, txnid)
+    return LmdbMeta(page_size, depth, entries, root, last_page, txnid, flags)
 
 
 class LmdbWriter:
@@ -522,5 +531,5 @@ FORMAT = Format(
     plain_reader=_plain_reader,
     marks=((PAGE_HEADER, _MAGIC.to_bytes(4, "little")),),
     cut_off=cut_lmdb,
-    numbered_keys=True,
+    numbered_keys=lambda schema: True,
 )

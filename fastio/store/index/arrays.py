@@ -1,22 +1,24 @@
 """
 The arrays of an index where they lie: mapped, and compared with their checksums piece by piece when they are touched.
 
-An index of more than ``TABLES_FROM`` bytes has three arrays more:
+An index of ``LARGE_FROM`` bytes or more, or of ``TABLES_FROM`` and 1/256 of its samples' bytes, has three arrays more;
+start points of decoders, which nothing needs, do not count:
 
     index.checksums     uint32, the CRC-32 of every piece of 4 KiB of each array, the last may be shorter: those of
                         one array after the other, by name
     index.key_starts    int64, where every 256th key begins among those joined by NUL
     index.totals        int64, the sum of each array whose name ends in "_sizes", by name
 
-Its starts, sizes and counts are kept in the narrowest of uint8, uint16 and uint32 that holds all of them, if
-one of these does. The header keeps the CRC-32 of each array as a whole, tables included, so any reader may compare all
-at once.
+Readers that do not know these read all arrays as ever. In an index of ``LARGE_FROM`` bytes or more, which they refuse,
+starts, sizes and counts are kept in the narrowest of uint8, uint16 and uint32 that holds all of them, if one of these
+does. The header keeps the CRC-32 of each array as a whole, tables included, so any reader may compare all at once.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from typing import Any
 
@@ -24,17 +26,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastio._native import Pieces, crc32
-from fastio.errors import StoreCorrupt
+from fastio.errors import StoreCorrupt, StoreError
+from fastio.store.index.far_arrays import FarArray, FarIndex
 from fastio.store.index.seal import NARROW, PACK_AGAIN, byte_view, split_keys
 
 __all__ = [
     "CHECKSUMS",
     "KEY_STARTS",
     "TOTALS",
+    "FarBlocks",
     "IndexArray",
     "IndexArrays",
     "Keys",
     "Tables",
+    "far_array",
+    "has_tables",
     "is_large",
     "key_text",
     "narrowest",
@@ -45,7 +51,9 @@ __all__ = [
 
 CHECKSUMS, KEY_STARTS, TOTALS = "index.checksums", "index.key_starts", "index.totals"
 _SIZES = "_sizes"
-TABLES_FROM = 16 << 20  # bytes of an index; a smaller one is compared in some milliseconds when it is opened
+LARGE_FROM = 16 << 20  # bytes of an index; a smaller one on a disk is compared in some milliseconds when it is opened
+TABLES_FROM = 256 << 10  # bytes of one that may have tables; a smaller one comes from anywhere in 4 ms at 60 MB/s
+_TABLES_SHARE = 256  # of the samples' bytes: 256 readers of a smaller index read less of it than of the samples
 PIECE_BYTES = 4 << 10  # a page: less is not read from a disk anyway
 KEYS_TOGETHER = 256
 
@@ -58,25 +66,28 @@ class IndexArray:
     where the payload begins. Arrays handed out hold numbers of bytes, and are of ``dtype``, whatever the file has.
     """
 
-    __slots__ = ("_advice", "_array", "_name", "_path", "_start", "base", "dtype", "pieces", "unit")
+    __slots__ = ("_advice", "_array", "_name", "_path", "_start", "_whole", "base", "dtype", "far", "pieces", "unit")
 
     def __init__(
         self,
         array: NDArray[Any],
         *,
         pieces: Pieces | None = None,
+        far: FarArray | None = None,
         path: str = "",
         name: str = "",
         start: int = 0,
         advice: str = PACK_AGAIN,
-        unit: int = 1,
-        base: int = 0,
     ) -> None:
-        """``pieces`` are those of the array's bytes, which begin at ``start`` of the file; None: it was compared."""
-        self._array, self.pieces = array, pieces
+        """
+        ``pieces`` are those of the array's bytes, which begin at ``start`` of the file; None: it was compared. ``far``
+        fetches them; None: they are in memory, or mapped.
+        """
+        self._array, self.pieces, self.far = array, pieces, far
         self.dtype = array.dtype
         self._path, self._name, self._start, self._advice = path, name, start, advice
-        self.unit, self.base = unit, base
+        self.unit, self.base = 1, 0
+        self._whole: tuple[IndexArray, int] | None = None  # what these are a part of, and the place of the first
 
     def __len__(self) -> int:
         return len(self._array)
@@ -89,11 +100,15 @@ class IndexArray:
     @property
     def is_compared(self) -> bool:
         """Whether all of it was found right."""
+        if self._whole is not None:
+            return self._whole[0].is_compared
         return self.pieces is None or self.pieces.is_whole
 
     @property
     def stored(self) -> NDArray[Any]:
-        """The entries as the file has them, not compared yet: for native code, which gets ``pieces`` with them."""
+        """The entries as the file has them: for native code, which gets ``pieces`` with those that are to compare."""
+        if self._whole is not None:
+            self.compare(0, len(self))
         return self._array
 
     def all(self) -> NDArray[Any]:
@@ -114,17 +129,39 @@ class IndexArray:
         stop = min(stop, len(self._array))
         if self.is_compared or start >= stop:
             return
-        assert self.pieces is not None
-        entry = self._array.nbytes // len(self._array)
-        piece = self.pieces.compare(start * entry, stop * entry)
-        if piece is None:
+        if self._whole is not None:
+            whole, first = self._whole
+            whole.compare(first + start, first + stop)
             return
+        assert self.pieces is not None
+        entry = self.entry_bytes
+        if self.far is not None:
+            FarBlocks([(self, self.far.blocks_between(start * entry, stop * entry))]).bring()
+        piece = self.pieces.compare(start * entry, stop * entry)
+        if piece is not None:
+            raise self.damaged(piece)
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of an entry in the file."""
+        return self._array.nbytes // max(1, len(self._array))
+
+    def damaged(self, piece: int) -> StoreCorrupt:
+        """Return the error for a piece that differs from its checksum."""
+        entry = self.entry_bytes
         first = piece * PIECE_BYTES
         end = min(first + PIECE_BYTES, self._array.nbytes)
-        raise StoreCorrupt(
+        return StoreCorrupt(
             f"{self._path}: index array {self._name!r} (bytes {self._start + first} to {self._start + end}, entries "
             f"{first // entry} to {(end - 1) // entry}): differs from its CRC-32; damaged: {self._advice}"
         )
+
+    def cut(self, start: int, stop: int) -> IndexArray:
+        """Return the entries ``start`` up to ``stop`` where they lie, compared when they are asked for."""
+        found = copy(self)
+        found._array, found._whole = self._array[start:stop], (self, start)
+        found.pieces = found.far = None
+        return found
 
     def in_bytes(self, unit: int, base: int) -> IndexArray:
         """Return the same entries, which stand for ``entry * unit + base``."""
@@ -137,6 +174,37 @@ class IndexArray:
         found = copy(self)
         found.dtype = np.dtype(dtype)
         return found
+
+
+class FarBlocks:
+    """Blocks of far arrays on their way, all asked for at once unless they are there; see Prefetch."""
+
+    def __init__(self, wanted: Iterable[tuple[IndexArray, NDArray[np.bool_]]]) -> None:
+        self._begun = [(each, each.far, each.far.begin(blocks)) for each, blocks in wanted if each.far is not None]
+
+    def bring(self) -> None:
+        """Wait for them. Raises StoreCorrupt for a piece that came damaged twice, StoreError for what is not read."""
+        begun, self._begun = self._begun, []
+        for each, far, runs in begun:
+            piece = far.finish(runs)
+            if piece is not None:
+                raise each.damaged(piece)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to wait for."""
+        return not any(runs for *_, runs in self._begun)
+
+    def wait(self, timeout_s: float = -1.0) -> bool:
+        """Wait for them, without a bound. What cannot be had is asked for again by its look-up, which says why."""
+        if timeout_s < 0:
+            with suppress(StoreError):
+                self.bring()
+        return self.done
+
+    def cancel(self) -> None:
+        """Let go of them."""
+        self._begun = []
 
 
 def _in_bytes(values: NDArray[np.int64], unit: int, base: int) -> NDArray[np.int64]:
@@ -180,11 +248,11 @@ class IndexArrays(Mapping[str, NDArray[Any]]):
         return name in self.lies
 
 
-# The tables that a large index has besides its arrays.
+# The tables that an index may have besides its arrays.
 
 
 class Tables:
-    """Makes the tables of a large index from its arrays, in any order: one pass over each, which may come in parts."""
+    """Makes the tables of an index from its arrays, in any order: one pass over each, which may come in parts."""
 
     def __init__(self) -> None:
         self._sums: dict[str, _PieceChecksums] = {}
@@ -223,15 +291,34 @@ class Tables:
 
 
 def is_large(index_bytes: int) -> bool:
-    """Whether an index of so many bytes, in the types that its arrays are handed out as, gets tables and is narrow."""
-    return index_bytes >= TABLES_FROM
+    """
+    Whether an index of so many bytes, without start points, in the types that its arrays are handed out as, is narrow.
+    """
+    return index_bytes >= LARGE_FROM
 
 
-def narrowest(dtype: np.dtype[Any], parts: Iterable[NDArray[Any]]) -> np.dtype[Any]:
-    """Return the narrowest of ``NARROW`` that holds all numbers of these parts, or ``dtype`` if none is narrower."""
-    low = high = 0
+def has_tables(index_bytes: int, data_bytes: int) -> bool:
+    """Whether an index of so many bytes, without start points, gets tables beside ``data_bytes`` of samples."""
+    return is_large(index_bytes) or (index_bytes >= TABLES_FROM and index_bytes * _TABLES_SHARE >= data_bytes)
+
+
+def narrowest(dtype: np.dtype[Any], parts: Iterable[NDArray[Any]], *, most: int | None = None) -> np.dtype[Any]:
+    """
+    Return the narrowest of ``NARROW`` that holds all numbers of these parts, or ``dtype`` if none is narrower.
+
+    With ``most``, which none of them is above, or below 0, parts are looked at as long as they may change the answer.
+    """
+    widest = None if most is None else _narrow(dtype, 0, most)
+    found, low, high = _narrow(dtype, 0, 0), 0, 0
     for part in parts:
         low, high = min(low, int(part.min(initial=0))), max(high, int(part.max(initial=0)))
+        found = _narrow(dtype, low, high)
+        if found == widest:
+            break
+    return found
+
+
+def _narrow(dtype: np.dtype[Any], low: int, high: int) -> np.dtype[Any]:
     narrow = (np.dtype(each) for each in NARROW)
     fitting = (each for each in narrow if low >= 0 and high <= np.iinfo(each).max and each.itemsize < dtype.itemsize)
     return next(fitting, dtype)
@@ -287,6 +374,11 @@ def pieces_by_name(sizes: Mapping[str, int], sums: NDArray[np.uint32], *, path: 
 def pieces_of(data: NDArray[np.uint8], sums: NDArray[np.uint32]) -> Pieces:
     """Return the bytes of an array as pieces that have these checksums."""
     return Pieces(data, sums, PIECE_BYTES)
+
+
+def far_array(index: FarIndex, start: int, size: int, sums: NDArray[np.uint32]) -> FarArray:
+    """Return an array that begins at ``start`` of a file that is not mapped, as pieces that have these checksums."""
+    return FarArray(index, start, size, sums, piece_bytes=PIECE_BYTES)
 
 
 # The keys of an index.
@@ -384,6 +476,10 @@ class Keys:
             return b""
         first, last = self._begin(start), self._begin(stop)
         return self._array.part(first, last - 1).tobytes()
+
+    def part(self, start: int, stop: int) -> Keys:
+        """Return the keys ``start`` up to ``stop``."""
+        return Keys.of(np.frombuffer(self.joined(start, stop), np.uint8), stop - start, path=self._path)
 
     def compare(self) -> None:
         """Compare all of them. Raises StoreCorrupt."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio.store.files import StoreFiles
+from fastio._native import ThreadPool
+from fastio.store.files import Prefetch, StoreFiles
 
 if TYPE_CHECKING:
     from fastio.store.index.far_points import FarSpans
@@ -90,6 +91,12 @@ class DerivedStore(Generic[_Source]):
     def files(self) -> StoreFiles:
         """Those of the source."""
         return self._source.files
+
+    def look_ahead(
+        self, field: str, indices: NDArray[np.int64], pool: ThreadPool, *, checksums: bool = True
+    ) -> Prefetch | None:
+        """Return None: see SampleStore."""
+        return None
 
     def far_points(self, field: str, indices: NDArray[np.int64]) -> FarSpans | None:
         """Return None: see SampleStore."""

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio._native import ThreadPool
 from fastio.errors import SchemaError
+from fastio.store.files import Prefetch
 from fastio.store.index.derived import DerivedStore, Origin
 from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans, elements_of, firsts_of, sums_of
@@ -39,12 +41,14 @@ class Elements(DerivedStore[_Owner]):
         firsts: NDArray[np.int64],
         spans: Callable[..., Spans],
         shapes: Callable[[str], NDArray[np.int32]],
+        look_ahead: Callable[..., Prefetch | None],
     ) -> None:
         super().__init__(store)
         self._list = field
         self._firsts = firsts
         self._spans = spans
         self._shapes = shapes
+        self._look_ahead = look_ahead
         self.schema = Schema((field.element,), is_per_sample=True)
 
     @property
@@ -89,6 +93,9 @@ class Elements(DerivedStore[_Owner]):
             found = self._spans(elements if which is None else which[elements], checksums=checksums)
             return found if placed is None else placed(found)
 
+        def look_ahead(elements: NDArray[np.int64], pool: ThreadPool, *, checksums: bool) -> Prefetch | None:
+            return self._look_ahead(elements if which is None else which[elements], pool, checksums=checksums)
+
         def shapes(_field: str) -> NDArray[np.int32]:
             known = self._shapes(self._list.name)
             if which is not None:
@@ -96,7 +103,7 @@ class Elements(DerivedStore[_Owner]):
                 known.flags.writeable = False
             return known
 
-        return Elements(store, field, firsts_of(counts), spans, shapes)
+        return Elements(store, field, firsts_of(counts), spans, shapes, look_ahead)
 
     def place(self, index: int) -> tuple[int, str]:
         """Return the sample of an element, and which of its elements it is, in words: " 2 of 3"."""
@@ -120,6 +127,12 @@ class Elements(DerivedStore[_Owner]):
             what = f"element {chosen[outside][0]} of {len(self)}" if outside.any() else f"no field {field!r}"
             raise IndexError(f"{self.path}: {what}")
         return self._spans(chosen, checksums=checksums)
+
+    def look_ahead(
+        self, field: str, indices: NDArray[np.int64], pool: ThreadPool, *, checksums: bool = True
+    ) -> Prefetch | None:
+        """As SampleStore.look_ahead, of elements."""
+        return self._look_ahead(indices, pool, checksums=checksums)
 
     def value_bytes(self, field: str) -> NDArray[np.int64]:
         """As SampleStore.value_bytes, of elements."""

@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from fastio.errors import StoreCorrupt
 from fastio.store.index.arrays import KEY_STARTS, IndexArray, Keys, key_text
 from fastio.store.index.seal import KEY_RUNS
 
-__all__ = ["KeyRun", "NumberedKeys", "encoded_runs", "keys_of_index", "runs_of"]
+__all__ = ["KeyRun", "NumberedKeys", "are_apart", "encoded_runs", "keys_of_index", "runs_of"]
 
 _KEYS_A_RUN = 256  # of fewer on average, each key is kept
 _RUNS = 64  # that may be shorter
@@ -60,14 +61,29 @@ class KeyRun:
 
     def ended(self, start: int, stop: int) -> bytes:
         """Return the keys ``start`` up to ``stop``, or what would come after them, with a NUL behind each."""
-        parts = []
+        return b"".join(self._of_width(*piece) for piece in self.of_one_width(start, stop))
+
+    def of_one_width(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the numbers of the keys ``start`` up to ``stop`` by their digits: from which, up to which, how many."""
         number, end = self.first + start, self.first + stop
         while number < end:
             digits = max(self.width, len(str(number)))
             upto = min(end, 10**digits)
-            parts.append(self._of_width(number, upto, digits))
+            yield number, upto, digits
             number = upto
-        return b"".join(parts)
+
+    def part(self, start: int, stop: int) -> KeyRun:
+        """Return the keys ``start`` up to ``stop``."""
+        return replace(self, count=stop - start, first=self.first + start)
+
+    def is_followed_by(self, other: KeyRun) -> bool:
+        """Whether the keys of ``other`` come after these, so that both are one run."""
+        widths = {self.width, other.width}
+        return (
+            (other.prefix, other.first, other.suffix) == (self.prefix, self.first + self.count, self.suffix)
+            # Numbers of at least as many digits look the same, however few are asked for.
+            and (len(widths) == 1 or len(str(other.first)) >= max(widths))
+        )
 
     def _of_width(self, number: int, upto: int, digits: int) -> bytes:
         """Return the keys of the numbers up to ``upto``, all of so many digits."""
@@ -102,11 +118,21 @@ class KeyRun:
         return taken, at
 
 
-def runs_of(pieces: Iterable[bytes]) -> list[KeyRun] | None:
-    """Return keys, which come some at a time and joined by NUL, as runs; None if these are no shorter than the keys."""
+def runs_of(pieces: Iterable[bytes | KeyRun]) -> list[KeyRun] | None:
+    """
+    Return keys, which come some at a time, joined by NUL or as a run, as runs; None if these are no shorter than the
+    keys.
+    """
     runs: list[KeyRun] = []
     keys = 0
     for piece in pieces:
+        if isinstance(piece, KeyRun):
+            if runs and runs[-1].is_followed_by(piece):
+                runs[-1] = replace(runs[-1], count=runs[-1].count + piece.count)
+            else:
+                runs.append(piece)
+            keys += piece.count
+            continue
         ended, at = piece + b"\0", 0
         while at < len(ended):
             taken, at = runs[-1].going_on(ended, at) if runs else (0, at)
@@ -123,6 +149,27 @@ def runs_of(pieces: Iterable[bytes]) -> list[KeyRun] | None:
     return runs or None
 
 
+def are_apart(runs: Iterable[KeyRun]) -> bool:
+    """
+    Whether no key comes twice in these runs; False also where arithmetic does not tell, though each key comes once.
+
+    Keys of different lengths differ, and so do those of different ends. Of one length, the keys of a run lie between
+    its first and its last.
+    """
+    of_length = defaultdict[int, list[tuple[bytes, bytes, bytes]]](list)  # the first key, the last, the suffix
+    for run in runs:
+        for number, upto, digits in run.of_one_width(0, run.count):
+            first, last = (run.key(each - run.first) for each in (number, upto - 1))
+            of_length[len(run.prefix) + digits + len(run.suffix)].append((first, last, run.suffix))
+    for pieces in of_length.values():
+        end = min(len(suffix) for _, _, suffix in pieces)
+        pieces.sort(key=lambda piece: (piece[2][len(piece[2]) - end :], piece[0]))
+        for (_, last, suffix), (first, _, other) in pairwise(pieces):
+            if suffix[len(suffix) - end :] == other[len(other) - end :] and first <= last:
+                return False
+    return True
+
+
 def encoded_runs(runs: Sequence[KeyRun]) -> NDArray[np.uint8]:
     """Return the index array of these runs."""
     rows = [[run.count, key_text(run.prefix), run.first, run.width, key_text(run.suffix)] for run in runs]
@@ -136,7 +183,6 @@ class NumberedKeys:
 
     def __init__(self, array: NDArray[np.uint8], count: int, *, path: str) -> None:
         """``array`` is what ``encoded_runs`` returns."""
-        self.nbytes = array.nbytes
         try:
             rows = json.loads(array.tobytes())
             self.runs = [KeyRun(n, _bytes(prefix), first, w, _bytes(suffix)) for n, prefix, first, w, suffix in rows]
@@ -147,7 +193,16 @@ class NumberedKeys:
         found = self._ends[-1] if self._ends else 0
         if bad is not None or found != count:
             raise StoreCorrupt(f"{path}: index array {KEY_RUNS!r} has {found} keys, expected {count}: pack again")
-        self._count = count
+        self._count, self._path = count, path
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes they would take, joined by NUL."""
+        pieces = ((run, piece) for run in self.runs for piece in run.of_one_width(0, run.count))
+        ended = (
+            (upto - number) * (len(run.prefix) + digits + len(run.suffix) + 1) for run, (number, upto, digits) in pieces
+        )
+        return max(sum(ended) - 1, 0)
 
     @property
     def array(self) -> NDArray[np.uint8]:
@@ -161,13 +216,20 @@ class NumberedKeys:
 
     def joined(self, start: int, stop: int) -> bytes:
         """Return the keys ``start`` up to ``stop`` in UTF-8, joined by NUL."""
-        parts = []
+        return b"".join(run.ended(first, last) for run, first, last in self._within(start, stop))[:-1]
+
+    def part(self, start: int, stop: int) -> NumberedKeys:
+        """Return the keys ``start`` up to ``stop``."""
+        runs = [run.part(first, last) for run, first, last in self._within(start, stop)]
+        return NumberedKeys(encoded_runs(runs), stop - start, path=self._path)
+
+    def _within(self, start: int, stop: int) -> Iterator[tuple[KeyRun, int, int]]:
+        """Yield the runs that have the keys ``start`` up to ``stop``, and which of a run's keys these are."""
         for which in range(bisect_right(self._ends, start), len(self.runs)):
             run, first = self.runs[which], self._ends[which] - self.runs[which].count
             if first >= stop:
                 break
-            parts.append(run.ended(max(start - first, 0), min(stop - first, run.count)))
-        return b"".join(parts)[:-1]
+            yield run, max(start - first, 0), min(stop - first, run.count)
 
     def compare(self) -> None:
         """Do nothing: the runs were compared when the index was opened."""

@@ -57,6 +57,7 @@ __all__ = [
     "always_at",
     "byte_view",
     "check_names",
+    "checksum_of_columns",
     "counts_name",
     "expected_arrays",
     "find_seal",
@@ -78,7 +79,7 @@ MAX_HEAD = 1 << 20
 
 _BODY = struct.Struct("<8sI4sQQQQQQQIIIIIIQ20x")
 _CRC = struct.Struct("<I")
-_SHARD = struct.Struct("<QQI")
+_SHARD = np.dtype([("count", "<u8"), ("file_size", "<u8"), ("file_crc", "<u4")])
 
 ReadBytes = Callable[[int, int], bytes]  # ``read(start, size)``; returns fewer bytes at the end of the file
 SealAt = Callable[[int, ReadBytes], int]  # finds the seal in a file of this size, of which it may read a little
@@ -209,10 +210,14 @@ def set_checksum(shards: Iterable[tuple[int, int, int]]) -> int:
     Return the CRC-32 over (count, file_size, file_crc) of each shard, in order: tells sets apart that were packed
     alike.
     """
-    crc = 0
-    for shard in shards:
-        crc = crc32(_SHARD.pack(*shard), crc)
-    return crc
+    return crc32(np.fromiter(shards, _SHARD).view(np.uint8))
+
+
+def checksum_of_columns(counts: NDArray[Any], file_sizes: NDArray[Any], file_crcs: NDArray[Any]) -> int:
+    """Return the ``set_checksum`` of shards that are given as arrays, ``(n,)``."""
+    table = np.empty(len(counts), _SHARD)
+    table["count"], table["file_size"], table["file_crc"] = counts, file_sizes, file_crcs
+    return crc32(table.view(np.uint8))
 
 
 def unsealed_regions(*, file_size: int, seal_start: int, head_size: int) -> Sequence[tuple[int, int]]:

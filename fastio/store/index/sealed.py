@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, overload
+from itertools import accumulate, starmap
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,14 @@ from fastio.store.index.arrays import (
     IndexArray,
     IndexArrays,
     Keys,
+    far_array,
+    is_large,
     key_text,
     pieces_by_name,
     pieces_of,
     totals_of,
 )
+from fastio.store.index.far_arrays import FarIndex
 from fastio.store.index.numbered_keys import NumberedKeys, keys_of_index
 from fastio.store.index.seal import (
     PACK_AGAIN,
@@ -39,13 +43,14 @@ from fastio.store.index.seal import (
     unit_bytes,
     unsealed_regions,
 )
+from fastio.types.lazy_sequence import LazySequence
 from fastio.types.schema import Schema
 
 __all__ = [
+    "AllShards",
     "FarIntervals",
     "Intervals",
     "Shard",
-    "ShardSequence",
     "bytes_from",
     "check_array",
     "check_spans",
@@ -65,6 +70,7 @@ __all__ = [
 # large one is alone, so that its memory can go if it is only needed for a while.
 _GAP_BYTES = 64 << 10
 _TOGETHER_BYTES = 1 << 20
+_NEAR_BYTES = 64 << 10  # arrays up to this size are read when a store is opened, whatever its index is
 _CHUNK_BYTES = 16 << 20  # read at a time for the CRC-32 of a file
 
 
@@ -172,22 +178,20 @@ class Shard:
         return key_text(self.keys[index])
 
 
-class ShardSequence(Sequence[Shard]):
-    """Shards that are made when somebody looks at them: ``shard_at`` makes one."""
+class AllShards(LazySequence[Shard]):
+    """The shards of several stores, one store after the other."""
 
-    @abstractmethod
-    def shard_at(self, number: int) -> Shard:
-        """Return the shard of a number from 0."""
-        ...
+    def __init__(self, of_stores: Sequence[Sequence[Shard]]) -> None:
+        self._of_stores = of_stores
+        self._ends = list(accumulate(map(len, of_stores)))
 
-    @overload
-    def __getitem__(self, number: int) -> Shard: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Shard]: ...
-    def __getitem__(self, number: int | slice) -> Shard | Sequence[Shard]:
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
-        return self.shard_at(range(len(self))[number])
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def item(self, number: int) -> Shard:
+        """See LazySequence."""
+        which = bisect_right(self._ends, number)
+        return self._of_stores[which][number - self._ends[which] + len(self._of_stores[which])]
 
 
 def read_shard(file: ByteSource, *, format_name: str, seal_at: SealAt, payload: ByteSource | None = None) -> Shard:
@@ -312,8 +316,9 @@ def read_arrays(
     """
     Return the index arrays by name; those that lie near each other in the file are read together.
 
-    Behind a URL, where each read is a request, they are whatever their size. ``hints`` are larger than all others
-    together, and nothing needs them: they are not read there (see ``FarIntervals``). Here they are not compared with
+    Behind a URL, where each read is a request, they are whatever their size, and all requests are sent at once.
+    ``hints`` are larger than all others together, and nothing needs them: they are not read there (see
+    ``FarIntervals``). Here they are not compared with
     their checksum, for which they would have to be read: decoders compare those of a sample with a checksum of their
     own. Raises StoreCorrupt, which ends with ``advice``.
     """
@@ -323,9 +328,9 @@ def read_arrays(
     stops = {name: _stop(file, name, place, dtypes[name], advice) for name, place in index.items()}
     arrays: dict[str, NDArray[Any]] = {}
     most = _TOGETHER_BYTES if is_local(file.path) else file.size
-    for names in _neighbours({name: (place.start, stops[name]) for name, place in index.items()}, most):
-        start = index[names[0]].start
-        together = file.read(start, max(stops[name] for name in names))
+    groups = list(_neighbours({name: (place.start, stops[name]) for name, place in index.items()}, most))
+    ranges = [(index[names[0]].start, max(stops[name] for name in names)) for names in groups]
+    for names, (start, _), together in zip(groups, ranges, _all_read(file, ranges), strict=True):
         for name in names:
             place = index[name]
             arrays[name] = _array(
@@ -339,31 +344,54 @@ def read_arrays(
     return {name: arrays[name] for name in index}
 
 
+def _all_read(file: ByteSource, ranges: Sequence[tuple[int, int]]) -> Iterable[NDArray[np.uint8]]:
+    """Return the bytes of these ranges: one after the other, or at once where each is a request."""
+    at_once: Callable[..., list[NDArray[np.uint8]]] | None = getattr(file, "read_at_once", None)  # of RemoteSource
+    return starmap(file.read, ranges) if at_once is None else at_once(ranges)
+
+
 def index_arrays(
     file: ByteSource, index: Mapping[str, Place], *, hints: Collection[str] = (), advice: str = PACK_AGAIN
 ) -> IndexArrays:
     """
-    As ``read_arrays``, but where the file is mapped and its index has checksums of pieces, a piece is compared when it
-    is touched.
+    As ``read_arrays``, but of an index that has checksums of pieces, a piece is compared when it is touched, unless all
+    of it lies on this machine and is compared in milliseconds.
+
+    Where the file is not mapped, small arrays are read, and those of more than 64 KiB fetched where they are touched.
     """
-    if file.memory is None or CHECKSUMS not in index:
-        return IndexArrays.of(read_arrays(file, index, hints=hints, advice=advice))
-    table = read_arrays(file, {CHECKSUMS: index[CHECKSUMS]}, advice=advice)[CHECKSUMS]
     stops = {name: _stop(file, name, at, _dtype(file.path, name, at, advice), advice) for name, at in index.items()}
-    sums = pieces_by_name({name: stops[name] - at.start for name, at in index.items()}, table, path=file.path)
-    arrays: dict[str, IndexArray] = {}
-    for name, expected in sums.items():
+    sizes = {name: stops[name] - at.start for name, at in index.items()}
+    is_near = is_local(file.path) and not is_large(sum(size for name, size in sizes.items() if name not in hints))
+    if is_near or CHECKSUMS not in index:
+        return IndexArrays.of(read_arrays(file, index, hints=hints, advice=advice))
+    stays = index.keys() - {CHECKSUMS}  # where it is
+    if file.memory is None:
+        stays = {name for name in stays - set(hints) if sizes[name] > _NEAR_BYTES and _is_aligned(index[name])}
+    near = {name: at for name, at in index.items() if name not in stays}
+    read = read_arrays(file, near, hints=hints, advice=advice)
+    sums = pieces_by_name(sizes, read.pop(CHECKSUMS), path=file.path)
+    far_index = FarIndex(file)
+
+    def lying(name: str) -> IndexArray:
         place = index[name]
-        raw = file.read(place.start, stops[name])
-        arrays[name] = IndexArray(
-            _array(file.path, name, place, raw, advice, is_checked=False),
-            pieces=None if name in hints else pieces_of(raw, expected),
-            path=file.path,
-            name=name,
-            start=place.start,
-            advice=advice,
-        )
-    return IndexArrays(arrays)
+        if file.memory is None:
+            far = far_array(far_index, place.start, sizes[name], sums[name])
+            raw, pieces = far.data, far.pieces
+        else:
+            far, raw = None, file.read(place.start, stops[name])
+            pieces = pieces_of(raw, sums[name])
+        array = _array(file.path, name, place, raw, advice, is_checked=False)
+        kept = None if name in hints else pieces  # what tells where decoders may start is compared by these
+        return IndexArray(array, pieces=kept, far=far, path=file.path, name=name, start=place.start, advice=advice)
+
+    return IndexArrays(
+        {name: lying(name) if name in stays else IndexArray(read[name]) for name in sums if name in stays | read.keys()}
+    )
+
+
+def _is_aligned(place: Place) -> bool:
+    """Whether an array is one in memory as it lies in the file."""
+    return place.start % np.dtype(place.dtype).itemsize == 0
 
 
 def _neighbours(ranges: Mapping[str, tuple[int, int]], most: int) -> Iterator[list[str]]:

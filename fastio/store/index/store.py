@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastio._native import SpanIndex, checksum
+from fastio._native import SpanIndex, ThreadPool, checksum
 from fastio.errors import SchemaError, StoreCorrupt, StoreError
-from fastio.store.files import ByteSource, StoreFiles, files_of
-from fastio.store.index.arrays import IndexArray, IndexArrays, Keys, key_text
+from fastio.store.files import ByteSource, Prefetch, StoreFiles, files_of
+from fastio.store.files.late import sizes_of
+from fastio.store.index.arrays import FarBlocks, IndexArray, IndexArrays, Keys, key_text
 from fastio.store.index.elements import Elements
 from fastio.store.index.numbered_keys import NumberedKeys
 from fastio.store.index.seal import set_checksum
@@ -29,6 +30,7 @@ from fastio.types.schema import Field, Schema
 from fastio.types.spans import Spans, firsts_of, sums_of
 
 if TYPE_CHECKING:
+    from fastio.store.index.far_arrays import FarArray, FarIndex
     from fastio.store.index.far_points import FarPoints, FarSpans
     from fastio.store.sets.set_object import SetObject
 
@@ -98,17 +100,20 @@ class SealedStore:
         self.unpacked = unpacked
         self.set_object = set_object  # None: one file, shards that know their set, or several stores
         self.schema: Schema = shards[0].schema if set_object is None else set_object.schema
-        self.shard_paths: Sequence[str] = tuple(index.paths)
+        self.shard_paths = index.paths
         self._ends = np.cumsum(index.counts, dtype=np.int64)
         self._count = int(self._ends[-1])
         self._totals: dict[str, int] = {}
         intervals = {name: PlacedIntervals.of(part, len(index.counts)) for name, part in index.intervals.items()}
         if len(shards) == 1:
             intervals.update(shards[0].noted)
-        limits = np.array([source.size for source in index.sources], np.int64)
+        limits = sizes_of(index.sources)
         places = {field.name: index.places(field, self._ends, limits) for field in self.schema.payload}
         far = _far_points(shards, set_object)
-        self._content: _Content | None = _Content(shards, index, files_of(index.sources), intervals, places, far)
+        files = files_of(index.sources)
+        for each in index.far():
+            each.count_in(files)
+        self._content: _Content | None = _Content(shards, index, files, intervals, places, far)
 
     def __len__(self) -> int:
         return self._count
@@ -131,7 +136,7 @@ class SealedStore:
         """Bytes of all files."""
         sources = self._opened().index.sources
         if self.set_object is not None:
-            return self.set_object.file.size + sum(source.size for source in sources)
+            return self.set_object.file.size + int(sizes_of(sources).sum())
         return sum(int(source.identity["size"]) for source in sources)
 
     @property
@@ -173,6 +178,12 @@ class SealedStore:
             )
         return self._picked(content, field, self._checked(np.asarray(indices)), checksums=checksums)
 
+    def look_ahead(
+        self, field: str, indices: NDArray[np.int64], pool: ThreadPool, *, checksums: bool = True
+    ) -> Prefetch | None:
+        """Begin to read what ``spans`` will look at of the index: see SampleStore."""
+        return self._looked_ahead(self._with_payload(field), field, indices, pool, checksums=checksums)
+
     def far_points(self, field: str, indices: NDArray[np.int64]) -> FarSpans | None:
         """Return where start points lie that are not in memory: see SampleStore."""
         content = self._with_payload(field)
@@ -189,7 +200,10 @@ class SealedStore:
         def spans(elements: NDArray[np.int64], *, checksums: bool) -> Spans:
             return self._picked(self._opened(), field, elements, checksums=checksums)
 
-        return Elements(self, self.schema[field], content.index.elements[field], spans, self.shapes)
+        def look_ahead(elements: NDArray[np.int64], pool: ThreadPool, *, checksums: bool) -> Prefetch | None:
+            return self._looked_ahead(self._opened(), field, elements, pool, checksums=checksums)
+
+        return Elements(self, self.schema[field], content.index.elements[field], spans, self.shapes, look_ahead)
 
     def value_bytes(self, field: str) -> NDArray[np.int64]:
         """Return the bytes of every value of a payload field as stored, of lists together, ``(len,)``, read-only."""
@@ -245,6 +259,8 @@ class SealedStore:
         content, self._content = self._content, None
         if content is not None:
             content.files.close()
+            for each in content.index.far():
+                each.close()
             if content.far_points is not None:
                 content.far_points.close()
 
@@ -285,12 +301,23 @@ class SealedStore:
     def _checked(self, indices: NDArray[Any]) -> NDArray[np.int64]:
         return checked_indices(indices, self._count, path=self.path)
 
+    def _looked_ahead(
+        self, content: _Content, field: str, chosen: NDArray[np.int64], pool: ThreadPool, *, checksums: bool
+    ) -> Prefetch | None:
+        """Begin to read and compare the parts of the index that these values need, or to fetch them where it is far."""
+        if content.index.far_arrays(field):
+            coming = content.index.coming(field, chosen)
+            return None if coming.done else coming
+        with_sums = checksums and field in content.index.checksums
+        return content.places[field].look_ahead(np.ascontiguousarray(chosen), pool, checksums=with_sums)
+
     def _picked(self, content: _Content, field: str, chosen: NDArray[np.int64], *, checksums: bool) -> Spans:
         """Return the spans of these values of a field. Raises StoreCorrupt if the index is damaged there."""
         chosen = np.ascontiguousarray(chosen)
         count = len(chosen)
         shard, starts, sizes = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
         sums = np.empty(count, np.uint32) if checksums and field in content.index.checksums else None
+        content.index.coming(field, chosen).bring()
         bad = content.places[field].pick(chosen, shard, starts, sizes, sums)
         if bad is not None:
             raise content.index.refused(self.schema[field], int(chosen[bad]), with_checksum=sums is not None)
@@ -420,6 +447,21 @@ class JoinedIndex:
             multiple=element.unit_bytes,
         )
 
+    def coming(self, name: str, values: NDArray[np.int64]) -> FarBlocks:
+        """
+        Begin to fetch what a look-up of these values needs of an index that lies elsewhere, and their checksums, which
+        whoever reads the values wants next. Values that do not exist need nothing. Raises StoreError.
+        """
+        wanted = [(each, far) for each, far in self.far_arrays(name) if not each.is_compared]
+        if wanted:
+            values = values[(values >= 0) & (values < len(self.starts[name]))]
+        return FarBlocks((each, far.blocks_of(values * each.entry_bytes)) for each, far in wanted)
+
+    def far_arrays(self, name: str) -> list[tuple[IndexArray, FarArray]]:
+        """Return the arrays of a payload field that lie elsewhere, such as behind a URL."""
+        each = (arrays[name] for arrays in (self.starts, self.sizes, self.checksums) if name in arrays)
+        return [(array, array.far) for array in each if array.far is not None]
+
     def refused(self, field: Field, value: int, *, with_checksum: bool) -> StoreCorrupt:
         """Return the error for a value whose entries are damaged, or that is not in its file."""
         each = [self.starts[field.name], self.sizes[field.name]]
@@ -438,11 +480,18 @@ class JoinedIndex:
             "pack again"
         )
 
+    def far(self) -> set[FarIndex]:
+        """Return what fetches arrays that lie elsewhere."""
+        return {array.far.index for array in self._arrays() if array.far is not None}
+
+    def _arrays(self) -> Iterator[IndexArray]:
+        for arrays in (self.starts, self.sizes, self.checksums, self.shapes, self.columns):
+            yield from arrays.values()
+
     def compare(self) -> None:
         """Compare all arrays with their checksums. Raises StoreCorrupt."""
-        for arrays in (self.starts, self.sizes, self.checksums, self.shapes, self.columns):
-            for array in arrays.values():
-                array.compare(0, len(array))
+        for array in self._arrays():
+            array.compare(0, len(array))
         for keys in self.keys:
             keys.compare()
 

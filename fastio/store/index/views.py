@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio._native import ThreadPool
 from fastio.errors import SchemaError
-from fastio.store.files import StoreFiles
+from fastio.store.files import Prefetch, StoreFiles
 from fastio.store.files.mapped import InPlaceFiles
 from fastio.store.index.derived import DerivedStore
 from fastio.store.index.elements import Elements
@@ -76,6 +77,12 @@ class SelectedStore(DerivedStore[SampleStore]):
         if outside.any():
             raise IndexError(f"{self.path}: index {places[outside][0]} of {len(self)} samples")
         return self._source.spans(field, self._chosen[places], checksums=checksums)
+
+    def look_ahead(
+        self, field: str, indices: NDArray[np.int64], pool: ThreadPool, *, checksums: bool = True
+    ) -> Prefetch | None:
+        """As SampleStore.look_ahead."""
+        return self._source.look_ahead(field, self._chosen[indices], pool, checksums=checksums)
 
     def far_points(self, field: str, indices: NDArray[np.int64]) -> FarSpans | None:
         """As SampleStore.far_points."""

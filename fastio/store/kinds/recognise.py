@@ -35,6 +35,7 @@ __all__ = [
     "not_packed",
     "pack_command",
     "recognise",
+    "recognise_unpacked",
     "split_folder",
 ]
 
@@ -127,21 +128,26 @@ def recognise(  # noqa: PLR0913 - an option each
     return Recognised(place, found, is_text=False, is_named=False, signs=signs)
 
 
+def recognise_unpacked(path: str, options: Unpacked) -> Recognised:
+    """Answer what ``path`` is, of which ``options`` tell the rest; see ``recognise``."""
+    return recognise(
+        path,
+        kind=options.kind,
+        split=options.split,
+        has_fields=bool(options.fields),
+        has_labels=options.labels is not None,
+        has_root=options.root is not None,
+        with_text=options == AS_IT_IS,
+    )
+
+
 def not_packed(path: str, options: Unpacked = AS_IT_IS, *, why: str = "") -> str:
     """
     Return one line for those who wanted to open ``path`` as a store, which it is not: what was seen in it, which kind
     of source it is by ``options``, ``why`` it cannot be read where it lies, and the command that packs it.
     """
     try:
-        found = recognise(
-            path,
-            kind=options.kind,
-            split=options.split,
-            has_fields=bool(options.fields),
-            has_labels=options.labels is not None,
-            has_root=options.root is not None,
-            with_text=options == AS_IT_IS,
-        )
+        found = recognise_unpacked(path, options)
         if found.kind.open_detected is not None and not found.is_text:  # it may be doubtful, and says what to type then
             later("fastio.converters.sources.opening:open_source")(found)
         if found.is_text and found.kind.open is not None:  # packing refuses one with pictures that it would leave out

@@ -7,26 +7,27 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastio import _native
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files import ByteSource, Read, kind_of, open_file
-from fastio.store.files.late import LateSource, Openings, most_open
-from fastio.store.files.local import is_local
+from fastio.store.files.late import LateSources, Openings, most_open, sizes_of
+from fastio.store.files.local import is_local, readable
 from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.formats.format import Format
-from fastio.store.index.arrays import IndexArray, Keys, totals_of
+from fastio.store.index.arrays import IndexArray, IndexArrays, totals_of
 from fastio.store.index.numbered_keys import keys_of_index
 from fastio.store.index.seal import Seal, counts_name, find_seal
-from fastio.store.index.sealed import Intervals, Shard, ShardSequence, bytes_from, intervals_of
+from fastio.store.index.sealed import Intervals, Shard, bytes_from, intervals_of
 from fastio.store.index.store import JoinedIndex
 from fastio.store.protocol import IN_PLACE
 from fastio.store.sets.set_object import SetMember, SetObject
+from fastio.types.lazy_sequence import LazySequence
 from fastio.types.spans import firsts_of
 from fastio.types.units import counted
 
@@ -36,12 +37,12 @@ __all__ = [
 ]
 
 
-class MemberShards(ShardSequence):
+class MemberShards(LazySequence[Shard]):
     """
     The shards of ``set_object`` in its order; ``sources`` are their files, ``seals`` those that were read, by number.
 
-    Nothing is made for each shard until somebody looks at it: a set may have ten thousand. Raises StoreCorrupt for an
-    index that does not fit the files.
+    Nothing is made for each shard until somebody looks at it: a set may have hundreds of thousands. Raises StoreCorrupt
+    for an index that does not fit the files.
     """
 
     def __init__(
@@ -56,9 +57,9 @@ class MemberShards(ShardSequence):
         self.set_object = set_object
         self._keys = keys_of_index(lies, len(set_object), path=set_object.path)
         self.joined = JoinedIndex(
-            paths=[source.path for source in sources],
+            paths=_Paths(sources),
             sources=sources,
-            counts=np.array([member.count for member in set_object.members], np.int64),
+            counts=set_object.members.counts,
             starts={name: lies[f"{name}_starts"] for name in fields},
             sizes={name: lies[f"{name}_sizes"] for name in fields},
             checksums={name: lies[f"{name}_checksums"] for name in fields if f"{name}_checksums" in lies},
@@ -77,10 +78,9 @@ class MemberShards(ShardSequence):
     def __len__(self) -> int:
         return len(self.joined.sources)
 
-    def shard_at(self, number: int) -> Shard:
-        """See ShardSequence."""
+    def item(self, number: int) -> Shard:
+        """See LazySequence."""
         joined, first, stop = self.joined, int(self._firsts[number]), int(self._firsts[number + 1])
-        joined_keys = np.frombuffer(self._keys.joined(first, stop), np.uint8)
         return Shard(
             path=joined.paths[number],
             data=joined.sources[number],
@@ -96,11 +96,11 @@ class MemberShards(ShardSequence):
             },
             columns=self._parts(joined.columns, first, stop),
             counts={name: np.diff(each[first : stop + 1]).astype(np.uint32) for name, each in joined.elements.items()},
-            keys=Keys.of(joined_keys, stop - first, path=self.set_object.path),
+            keys=self._keys.part(first, stop),
             metadata=self.set_object.metadata,
             seal=self._seals.get(number),
-            content_crc=self.set_object.members[number].file_crc,
-            is_member=self.set_object.members[number].file_crc != 0,
+            content_crc=int(self.set_object.members.crcs[number]),
+            is_member=bool(self.set_object.members.crcs[number] != 0),
         )
 
     def _values(self, name: str, first: int, stop: int) -> tuple[int, int]:
@@ -108,8 +108,8 @@ class MemberShards(ShardSequence):
         elements = self.joined.elements.get(name)
         return (first, stop) if elements is None else (int(elements[first]), int(elements[stop]))
 
-    def _parts(self, arrays: Mapping[str, IndexArray], first: int, stop: int) -> dict[str, NDArray[Any]]:
-        return {name: array.part(*self._values(name, first, stop)) for name, array in arrays.items()}
+    def _parts(self, arrays: Mapping[str, IndexArray], first: int, stop: int) -> IndexArrays:
+        return IndexArrays({name: array.cut(*self._values(name, first, stop)) for name, array in arrays.items()})
 
     @cached_property
     def _placed(self) -> Mapping[str, NDArray[np.int64]]:
@@ -123,8 +123,7 @@ class MemberShards(ShardSequence):
 
     def _check_spans(self) -> None:
         """Check that every span lies inside its file, as ``check_spans`` does for one file."""
-        file_sizes = np.array([source.size for source in self.joined.sources], np.int64)
-        of_samples = np.repeat(file_sizes, self.joined.counts)
+        of_samples = np.repeat(sizes_of(self.joined.sources), self.joined.counts)
         for field in self.set_object.schema.payload:
             starts, sizes = self.joined.starts[field.name].all(), self.joined.sizes[field.name].all()
             elements = self.joined.elements.get(field.name)
@@ -139,6 +138,20 @@ class MemberShards(ShardSequence):
                     f"{self.set_object.path}: sample {first}, field {field.name!r}: {sizes[value]} bytes from "
                     f"{starts[value]} do not fit {shard} of {ends[value]} bytes: pack again"
                 )
+
+
+class _Paths(LazySequence[str]):
+    """The paths of files."""
+
+    def __init__(self, sources: Sequence[ByteSource]) -> None:
+        self._sources = sources
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def item(self, number: int) -> str:
+        """See LazySequence."""
+        return self._sources[number].path
 
 
 _AT_ONCE = 64  # shards of a set that are opened with it; of more, each when it is first read
@@ -156,8 +169,8 @@ def open_members(set_object: SetObject, *, read: Read = "auto", options: Remote 
     if form is None and set_object.format != IN_PLACE:
         raise StoreError(f"{set_object.path}: a set of {set_object.format!r} shards, a format that this fastio lacks")
     files = _Files(set_object, form, read, options)
-    are_late = len(set_object.members) > _AT_ONCE
-    sources = [files.source(number, is_late=are_late) for number in range(len(set_object.members))]
+    numbers = range(len(set_object.members))
+    sources = files.late_sources() if len(numbers) > _AT_ONCE else [files.source(number) for number in numbers]
     return MemberShards(set_object, sources, files.seals)
 
 
@@ -168,25 +181,65 @@ class _Files:
         self.seals: dict[int, Seal | None] = {}
         self._set_object, self._form, self._read, self._options = set_object, form, read, options
         self._folder, _ = folder_of(set_object.path, options)
-        self._openings: dict[str, Openings] = {}  # by kind
         self._kinds: dict[str, str] = {}  # by folder: one kind reads all files of it
 
-    def source(self, number: int, *, is_late: bool) -> ByteSource:
+    def source(self, number: int) -> ByteSource:
         """Return one of the files. Raises StoreIncomplete for a missing one, and for another than listed."""
         member = self._set_object.members[number]
         path = self._folder.full(member.name)
         if not is_local(path):
             return _remote_source(path, member, self._options)
-        if is_late:
-            self._check_size(path, member)
-            kind = self._kind(path)
-            if kind not in self._openings:
-                self._openings[kind] = Openings(self._opened, most_open(kind))
-            return LateSource(path, member.size, kind, self._openings[kind], number)
         file = _opened(path, self._set_object, member, self._read)
         self.seals[number] = self._checked_seal(file, member)
         file.release()
         return file
+
+    def late_sources(self) -> Sequence[ByteSource]:
+        """Return all files, those of this machine to be opened when they are read. Raises StoreIncomplete likewise."""
+        members = self._set_object.members
+        names = members.names()
+        if is_local(self._folder.path) and not (members.joined_names == ord("/")).any():  # as of most sets
+            self._check_sizes(names, np.arange(len(names)))
+            return self._late([self._kind(self._path(0))] * len(names))
+        paths = list(map(self._folder.full, names))
+        here = np.flatnonzero(list(map(is_local, paths)))
+        self._check_sizes([names[number] for number in here.tolist()], here)
+        late = self._late(list(map(self._kind, paths)))
+        if len(here) == len(paths):
+            return late
+        return [
+            late[number] if is_local(path) else _remote_source(path, members[number], self._options)
+            for number, path in enumerate(paths)
+        ]
+
+    def _late(self, kinds: Sequence[str]) -> LateSources:
+        openings = {kind: Openings(self._opened, most_open(kind)) for kind in set(kinds)}
+        return LateSources(self._set_object.members.sizes, kinds, self._path, openings)
+
+    def _path(self, number: int) -> str:
+        return self._folder.full(self._set_object.members.name(number))
+
+    def _check_sizes(self, names: Sequence[str], numbers: NDArray[np.int64]) -> None:
+        """
+        Look at files of this machine by one call: their names, and which members they are. Raises StoreIncomplete for
+        the first that differs.
+        """
+        root = self._folder.path if is_local(self._folder.path) else "/"
+        found = np.zeros((len(names), 5), np.int64)
+        with readable(root):
+            handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _native.stat_files(handle, names, found)
+        finally:
+            os.close(handle)
+        expected = self._set_object.members.sizes[numbers]
+        for place in np.flatnonzero((found[:, 0] != 0) | (found[:, 2] != expected))[:1].tolist():
+            member, error, size = self._set_object.members[numbers[place]], int(found[place, 0]), int(found[place, 2])
+            path = self._folder.full(member.name)
+            if error:
+                _opened(path, self._set_object, member, self._read)  # which says what is wrong
+                raise StoreError(f"{path}: cannot be read ({os.strerror(error)})")
+            _compare_size(path, size, self._set_object, member)
 
     def _opened(self, number: int) -> ByteSource:
         """Open a shard that is read for the first time, or again."""
@@ -200,14 +253,6 @@ class _Files:
         if folder not in self._kinds:
             self._kinds[folder] = kind_of(path, self._read)
         return self._kinds[folder]
-
-    def _check_size(self, path: str, member: SetMember) -> None:
-        try:
-            size = os.stat(path).st_size  # noqa: PTH116 - of a hundred thousand files
-        except OSError as exc:
-            _opened(path, self._set_object, member, self._read)  # which says what is wrong
-            raise StoreError(f"{path}: cannot be read ({exc.strerror})") from exc
-        _compare_size(path, size, self._set_object, member)
 
     def _checked_seal(self, file: ByteSource, member: SetMember) -> Seal | None:
         assert self._form is not None, "containers of other programs are listed behind URLs alone"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,11 @@ from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats import FORMATS
 from fastio.store.index.metadata import merged_metadata
-from fastio.store.index.seal import set_checksum
-from fastio.store.index.sealed import Shard, ShardSequence
+from fastio.store.index.sealed import AllShards
 from fastio.store.index.store import SealedStore
 from fastio.store.sets.names import SET_SUFFIX, listed_name
 from fastio.store.sets.seal import seal_set, sealed_member
-from fastio.store.sets.set_object import SetMember, check_keys, read_set
+from fastio.store.sets.set_object import SetMember, SetMembers, check_keys, read_set
 from fastio.store.write.atomic import writing
 from fastio.store.write.locks import claimed
 
@@ -97,7 +95,7 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
         belongs_to = added_to(*_content(members))
         if fields:
             with writing(out):
-                check_keys(out, _AllShards(stores))  # before their fields
+                check_keys(out, AllShards([store.shards for store in stores]))  # before their fields
         # Fields that the set does not have yet come first: without them it would open, too. Those that it has come
         # last: in between it is as one that has grown, which does not open until add-field --append has mended it.
         for joined in (each for each in fields if each not in replaced):
@@ -118,22 +116,6 @@ def merge_stores(paths: Sequence[str], out: str, *, overwrite: bool = False, rem
         merged=merged,
         fields=tuple(name for joined in of_fields for name in names_joined(joined)),
     )
-
-
-class _AllShards(ShardSequence):
-    """The shards of several stores, one store after the other; those of a set are made when they are looked at."""
-
-    def __init__(self, stores: Sequence[SealedStore]) -> None:
-        self._of_stores = [store.shards for store in stores]
-        self._ends = list(accumulate(map(len, self._of_stores)))
-
-    def __len__(self) -> int:
-        return self._ends[-1]
-
-    def shard_at(self, number: int) -> Shard:
-        """See ShardSequence."""
-        which = bisect_right(self._ends, number)
-        return self._of_stores[which][number - self._ends[which] + len(self._of_stores[which])]
 
 
 _Members = Sequence[Sequence[SetMember]]  # the shards of each store, as a set lists them
@@ -157,15 +139,15 @@ def _seal(
         generation=generation,
         replace=generation > 1,
         options=remote,
-        opened=(_AllShards(stores), [member for of_store in members for member in of_store]),
+        opened=(AllShards([store.shards for store in stores]), SetMembers.of(chain.from_iterable(members))),
         merged=[store.set_object for store in stores if store.set_object is not None and is_local(store.path)],
     )
 
 
 def _content(members: _Members) -> tuple[int, int]:
     """Return the identity of the set that lists these shards, and how many samples it has."""
-    listed = [member for of_store in members for member in of_store]
-    return set_checksum((each.count, each.size, each.file_crc) for each in listed), sum(each.count for each in listed)
+    listed = SetMembers.of(chain.from_iterable(members))
+    return listed.checksum, listed.samples
 
 
 # Fields that were added to the stores.
@@ -244,7 +226,8 @@ def _check_stores(stores: Sequence[SealedStore]) -> None:
     for store in stores:
         if not FORMATS[store.format].has_shards:
             raise StoreError(
-                f"{store.path}: {FORMATS[store.format].file} is not a shard: pack it into shards first: "
+                f"{store.path}: {FORMATS[store.format].file} is not a shard: train on several stores as they are by a "
+                "ConcatDataset of FastDatasets, or pack each into shards and merge those: "
                 f"fastio pack {store.path} NAME-%06d.tar"
             )
         if any(not shard.checksums for shard in store.shards if shard.count):
@@ -288,11 +271,11 @@ def _check_reachable(out: str, stores: Sequence[SealedStore]) -> None:
         )
 
 
-def _members(store: SealedStore, out: str) -> list[SetMember]:
+def _members(store: SealedStore, out: str) -> Sequence[SetMember]:
     """Return how the set ``out`` lists the shards of a store."""
     names = [listed_name(path, out) for path in store.shard_paths]
     if store.set_object is not None:
-        return [replace(member, name=name) for member, name in zip(store.set_object.members, names, strict=True)]
+        return store.set_object.members.renamed(names)
     members = []
     for name, shard in zip(names, store.shards, strict=True):
         assert shard.seal is not None, "checked"

@@ -279,7 +279,7 @@ class Copies:
         self._path, self._set_path, self._members = path, repaired.path, repaired.members
         self._remote = remote
         self._seal_at: SealAt = form.seal_at
-        self._listed: tuple[SetMember, ...] | None = None
+        self._listed: Sequence[SetMember] | None = None
         self._sizes: Mapping[str, int] = {}
         if path.endswith(SET_SUFFIX):
             self._folder, name = folder_of(path, remote)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import filecmp
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Self
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete, StoreNotFound
 from fastio.store.files import Read
@@ -14,15 +15,17 @@ from fastio.store.files.remote_options import DEFAULT, Remote
 from fastio.store.folders import folder_of
 from fastio.store.formats.format import Format
 from fastio.store.index.seal import Seal, read_seal
-from fastio.store.index.sealed import Shard, ShardSequence, read_shard
+from fastio.store.index.sealed import Shard, read_shard
 from fastio.store.scratch import ScratchFolder
 from fastio.store.sets.set_object import SetMember, SetObject, check_keys, current_set, read_set, write_set
 from fastio.store.store_folder import StoreFolder, other_version
 from fastio.store.write.atomic import PartialFile, exists, publish_file, sync_folder, writing
 from fastio.store.write.locks import turns
+from fastio.types.lazy_sequence import LazySequence
 
 __all__ = [
     "SealedShards",
+    "ShardFiles",
     "read_member",
     "seal_set",
     "sealed_member",
@@ -43,37 +46,54 @@ def sealed_member(name: str, seal: Seal) -> SetMember:
     return SetMember(name, seal.count, seal.file_size, seal.file_crc, seal.plan)
 
 
-class SealedShards(ShardSequence):
+class ShardFiles:
     """
-    The shards of these names, which were sealed alone, opened in this order; ``members`` is how a set lists them.
+    The files of ``folder`` that are shards, each sealed alone, opened when somebody looks at them.
 
-    Of very many on a disk, of which a process may not map all at once, the last are opened anew when they are looked
-    at. Raises StoreIncomplete and StoreCorrupt, and StoreError for one that is no longer the same.
+    Of a folder on a disk, those that were looked at first stay open, as many as a process may map; very many more are
+    opened anew each time. Methods raise StoreIncomplete and StoreCorrupt for a file that is no whole shard.
     """
 
-    def __init__(self, folder: StoreFolder, names: Sequence[str], form: Format) -> None:
-        self._folder, self._form = folder, form
-        self._open: list[Shard] = []
-        self.members: list[SetMember] = []
-        for name in names:
-            shard, member = read_member(folder, name, form)
-            self.members.append(member)
-            if len(self._open) < most_open("map") or not is_local(shard.path):
-                self._open.append(shard)
+    def __init__(self, folder: StoreFolder, form: Format) -> None:
+        self.folder, self.format = folder, form
+        self._open: dict[str, tuple[Shard, SetMember]] = {}
+
+    def read(self, name: str) -> tuple[Shard, SetMember]:
+        """Return the shard that has this name now, and how a set lists it."""
+        stays = name in self._open or len(self._open) < most_open("map") or not is_local(self.folder.path)
+        # Others are copied: whoever writes the arrays holds some of very many shards, and with them their mappings.
+        opened = read_member(self.folder, name, self.format, "auto" if stays else "pread")
+        if stays:
+            self._open[name] = opened
+        return opened
+
+    def shard(self, expected: SetMember) -> Shard:
+        """Return the shard that is listed so. Raises StoreError if another one has its name by now."""
+        shard, member = self._open.get(expected.name) or self.read(expected.name)
+        if member != expected:
+            raise other_version(shard.path)
+        return shard
+
+
+class SealedShards(LazySequence[Shard]):
+    """Shards that were sealed alone, in the order of ``members``, which is how a set lists them."""
+
+    def __init__(self, files: ShardFiles, members: Sequence[SetMember]) -> None:
+        self.members = members
+        self._files = files
+
+    @classmethod
+    def named(cls, folder: StoreFolder, names: Iterable[str], form: Format) -> Self:
+        """Look at the shards that have these names. Raises StoreIncomplete and StoreCorrupt."""
+        files = ShardFiles(folder, form)
+        return cls(files, [files.read(name)[1] for name in names])
 
     def __len__(self) -> int:
         return len(self.members)
 
-    def shard_at(self, number: int) -> Shard:
-        """See ShardSequence."""
-        if number < len(self._open):
-            return self._open[number]
-        expected = self.members[number]
-        # Copied: whoever writes the arrays holds some of very many shards, and with them their mappings.
-        shard, member = read_member(self._folder, expected.name, self._form, "pread")
-        if member != expected:
-            raise other_version(shard.path)
-        return shard
+    def item(self, number: int) -> Shard:
+        """See LazySequence. Raises StoreError if it is no longer the same."""
+        return self._files.shard(self.members[number])
 
 
 def seal_set(  # noqa: PLR0913 - what is sealed, and what it follows
@@ -99,17 +119,17 @@ def seal_set(  # noqa: PLR0913 - what is sealed, and what it follows
     """
     folder, name = folder_of(path, options)
     if opened is None:
-        own = SealedShards(folder, names, form)
+        own = SealedShards.named(folder, names, form)
         opened = own, own.members
     shards, members = opened
     if not members:
         raise StoreIncomplete(f"{path}: there are no shards to seal: pack first")
     with writing(path):
-        check_keys(path, shards)
+        runs = check_keys(path, shards)
     if is_local(path):
         file = PartialFile(path)
         try:
-            write_set(file, shards, members, form=form.name, generation=generation, metadata=metadata)
+            write_set(file, shards, members, form=form.name, generation=generation, metadata=metadata, runs=runs)
             with writing(path):
                 sync_folder(Path(path).parent)  # the shards have their names for good before they are a set
                 _publish(file, members, form, generation=generation, replace=replace, merged=merged)
@@ -118,7 +138,7 @@ def seal_set(  # noqa: PLR0913 - what is sealed, and what it follows
     else:
         with ScratchFolder() as scratch:
             file = PartialFile(str(scratch.file(name)))
-            write_set(file, shards, members, form=form.name, generation=generation, metadata=metadata)
+            write_set(file, shards, members, form=form.name, generation=generation, metadata=metadata, runs=runs)
             publish_file(file, replace=False)
             _upload(folder, name, Path(file.path), generation=generation, replace=replace)
     return read_set(folder.open(name))

@@ -10,7 +10,7 @@ that a thousand of them open with two reads: its end, and its arrays.
                   narrower in a large index), <field>_checksums, ...
                   the columns; keys, UTF-8, joined by NUL; metadata, JSON
                   shard_counts (int64), shard_sizes (int64), shard_crcs (uint32, the seal's file_crc),
-                  shard_plans (uint64), shard_names, UTF-8, each ended by NUL; the tables of a large index, see
+                  shard_plans (uint64), shard_names, UTF-8, each ended by NUL; the tables that an index may have, see
                   ``store/index/arrays.py``
     header    JSON: {"fastio_set": 1, "format": "tar", "generation": 1, "schema": ..., "arrays": {name: place}}; version
                   2 where starts, sizes or counts are narrower, or keys a rule
@@ -44,11 +44,12 @@ from __future__ import annotations
 
 import errno
 import json
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,8 @@ from fastio.errors import SchemaError, StoreCorrupt, StoreError, StoreIncomplete
 from fastio.store.files import ByteSource, open_file
 from fastio.store.files.local import is_local
 from fastio.store.files.remote_options import DEFAULT, Remote
-from fastio.store.index.arrays import IndexArray, IndexArrays, Tables, is_large, narrowest
-from fastio.store.index.numbered_keys import encoded_runs, runs_of
+from fastio.store.index.arrays import IndexArray, IndexArrays, Tables, has_tables, is_large, narrowest
+from fastio.store.index.numbered_keys import KeyRun, NumberedKeys, are_apart, encoded_runs, runs_of
 from fastio.store.index.seal import (
     KEY_RUNS,
     SEAL_SIZE,
@@ -69,11 +70,11 @@ from fastio.store.index.seal import (
     Seal,
     SealAt,
     always_at,
+    checksum_of_columns,
     counts_name,
     expected_arrays,
     find_seal,
     is_compact,
-    set_checksum,
 )
 from fastio.store.index.sealed import (
     FarIntervals,
@@ -90,11 +91,13 @@ from fastio.store.index.sealed import (
 )
 from fastio.store.write.atomic import PartialFile
 from fastio.store.write.keys import UniqueKeys, places_of
-from fastio.store.write.spool import array_bytes, blocks_of, write_parts
+from fastio.store.write.spool import Spool, array_bytes, blocks_of, write_parts
+from fastio.types.lazy_sequence import LazySequence
 from fastio.types.schema import Schema
 
 __all__ = [
     "SetMember",
+    "SetMembers",
     "SetObject",
     "check_keys",
     "check_whole",
@@ -125,6 +128,89 @@ class SetMember:
     plan: int = 0
 
 
+class SetMembers(LazySequence[SetMember]):
+    """
+    The shards of a set, in its order, as arrays: a set may have hundreds of thousands, of which few are looked at.
+
+    ``counts`` (samples) and ``sizes`` (bytes) are int64, ``crcs`` uint32 and ``plans`` uint64, each ``(n,)`` and as in
+    ``SetMember``; ``joined_names`` are UTF-8, each ended by NUL. Two that list the same are equal.
+    """
+
+    def __init__(
+        self,
+        joined_names: NDArray[np.uint8],
+        counts: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        crcs: NDArray[np.uint32],
+        plans: NDArray[np.uint64],
+    ) -> None:
+        self.joined_names, self.counts, self.sizes, self.crcs, self.plans = joined_names, counts, sizes, crcs, plans
+        self._ends = np.flatnonzero(joined_names == 0)
+
+    @classmethod
+    def of(cls, members: Iterable[SetMember]) -> SetMembers:
+        """Return these members, as they come."""
+        if isinstance(members, cls):
+            return members
+        names = bytearray()
+        counts, sizes, crcs, plans = array("q"), array("q"), array("I"), array("Q")
+        for member in members:
+            names += member.name.encode("utf-8", "surrogateescape") + b"\0"
+            counts.append(member.count)
+            sizes.append(member.size)
+            crcs.append(member.file_crc)
+            plans.append(member.plan)
+        numbers = (np.array(counts), np.array(sizes), np.array(crcs, np.uint32), np.array(plans, np.uint64))
+        return cls(np.frombuffer(names, np.uint8), *numbers)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def item(self, number: int) -> SetMember:
+        """See LazySequence."""
+        numbers = (int(each[number]) for each in (self.counts, self.sizes, self.crcs, self.plans))
+        return SetMember(self.name(number), *numbers)
+
+    def __iter__(self) -> Iterator[SetMember]:
+        numbers = (each.tolist() for each in (self.counts, self.sizes, self.crcs, self.plans))
+        return map(SetMember, self.names(), *numbers)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SetMembers):
+            return NotImplemented
+        return all(map(np.array_equal, self._columns(), other._columns()))
+
+    def __hash__(self) -> int:
+        return self.checksum
+
+    def name(self, number: int) -> str:
+        """Return the name of a member, by its number from 0."""
+        start = int(self._ends[number - 1]) + 1 if number else 0
+        return self.joined_names[start : int(self._ends[number])].tobytes().decode("utf-8", "surrogateescape")
+
+    def names(self) -> list[str]:
+        """Return the names of all members."""
+        return self.joined_names.tobytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
+
+    @property
+    def samples(self) -> int:
+        """How many samples all of them have."""
+        return int(self.counts.sum())
+
+    @property
+    def checksum(self) -> int:
+        """The CRC-32 over (count, size, file_crc) of each, see ``set_checksum``."""
+        return checksum_of_columns(self.counts, self.sizes, self.crcs)
+
+    def renamed(self, names: Iterable[str]) -> SetMembers:
+        """Return the same members under other names, of which there are as many."""
+        joined = b"".join(name.encode("utf-8", "surrogateescape") + b"\0" for name in names)
+        return SetMembers(np.frombuffer(joined, np.uint8), self.counts, self.sizes, self.crcs, self.plans)
+
+    def _columns(self) -> tuple[NDArray[Any], ...]:
+        return self.joined_names, self.counts, self.sizes, self.crcs, self.plans
+
+
 @dataclass(frozen=True, slots=True)
 class SetObject:
     """A set as its object describes it, and the joined index."""
@@ -134,7 +220,7 @@ class SetObject:
     format: str
     generation: int  # counts from 1; each ``--overwrite`` or ``--append`` makes the next one
     schema: Schema
-    members: tuple[SetMember, ...]
+    members: SetMembers
     count: int  # samples
     metadata: bytes
     identity: int  # CRC-32 over (count, size, file_crc) of the members
@@ -153,25 +239,33 @@ def write_set(
     form: str,
     generation: int,
     metadata: bytes,
+    runs: Sequence[KeyRun] | None = None,
 ) -> None:
     """
     Write the set object of these shards, in this order, to ``file``; whoever calls publishes it.
 
-    ``shards[i]`` is ``members[i]``, opened. The same shards, metadata and generation give the same bytes. Raises
-    SchemaError if their schemas differ, or only some have checksums.
+    ``shards[i]`` is ``members[i]``, opened; ``runs`` are their keys as runs, if they are known. The same shards,
+    metadata and generation give the same bytes. Raises SchemaError if their schemas differ, or only some have
+    checksums.
     """
+    members = SetMembers.of(members)
     common = _Common.of(shards, file.path)
     places: dict[str, Place] = {}
-    is_with_tables = is_large(common.index_bytes)
-    types = _narrow_types(shards, members, common) if is_with_tables else {}
-    runs = runs_of(keys_of(shards)) if is_with_tables else None
+    data_bytes = int(members.sizes.sum())
+    is_narrow = is_large(common.index_bytes)
+    is_joined = is_large(common.index_bytes + common.hint_bytes)
+    is_with_tables = has_tables(common.index_bytes, data_bytes)
+    types = _narrow_types(shards, common, int(members.sizes.max())) if is_narrow else {}
+    runs = (runs or _runs_of_shards(shards)) if is_narrow else None
     tables = Tables()
-    for name, parts in _joined(shards, members, common, metadata):
+    index = _joined(shards, common) if is_joined else _collected(shards, common, file.path)
+    for name, parts in chain(index, _listing(members, metadata)):
         if name == "keys" and runs is not None:
             name, parts = KEY_RUNS, [encoded_runs(runs)]  # noqa: PLW2901
         file.write(bytes(-file.size % _ALIGNMENT))
-        narrow = (part.astype(types.get(name, part.dtype), copy=False) for part in parts)
-        places[name] = write_parts(file, tables.through(name, narrow) if is_with_tables else narrow)
+        if name in types:
+            parts = _narrowed(file.path, name, types[name], parts)  # noqa: PLW2901
+        places[name] = write_parts(file, tables.through(name, parts) if is_with_tables else parts)
     for name, table in tables.arrays().items() if is_with_tables else ():
         file.write(bytes(-file.size % _ALIGNMENT))
         places[name] = write_parts(file, [table])
@@ -181,19 +275,19 @@ def write_set(
     file.flush()
     seal = Seal(
         format=_FORMAT,
-        count=sum(member.count for member in members),
+        count=members.samples,
         file_size=file.size + SEAL_SIZE,
         seal_start=file.size,
         head_size=0,
         header_start=header_start,
         header_size=len(header),
-        set_count=sum(member.count for member in members),
+        set_count=members.samples,
         shard=0,
         shards=1,
         header_crc=crc32(header),
         head_crc=0,
         file_crc=file.crc,
-        set_crc=_identity(members),
+        set_crc=members.checksum,
     )
     file.write(seal.pack())
     file.flush()
@@ -220,7 +314,7 @@ def read_set(file: ByteSource, *, with_index: bool = True) -> SetObject:
     if with_index:
         arrays = _checked_index(path, arrays, schema, seal.count)
     members = _members(path, arrays)
-    if (_identity(members), sum(member.count for member in members)) != (seal.set_crc, seal.count):
+    if (members.checksum, members.samples) != (seal.set_crc, seal.count):
         raise StoreCorrupt(f"{path}: the list of shards does not match the seal: {_ADVICE}")
     return SetObject(
         path=path,
@@ -249,10 +343,6 @@ def current_set(path: str, *, with_index: bool = False) -> SetObject | None:
         return None
 
 
-def _identity(members: Iterable[SetMember]) -> int:
-    return set_checksum((member.count, member.size, member.file_crc) for member in members)
-
-
 @dataclass(frozen=True, slots=True)
 class _Common:
     """What the index of a set has, and how many bytes it takes if it is not narrow."""
@@ -262,12 +352,13 @@ class _Common:
     listed: Collection[str]  # of lists
     shaped: Collection[str]  # whose shapes are known in some shard
     marked: Collection[str]  # whose start points are
-    index_bytes: int
+    index_bytes: int  # without start points
+    hint_bytes: int  # of these
 
     @classmethod
     def of(cls, shards: Sequence[Shard], path: str) -> _Common:
         """Look at each shard once. Raises SchemaError."""
-        first, shaped, marked, index_bytes = shards[0], set[str](), set[str](), 0
+        first, shaped, marked, index_bytes, hint_bytes = shards[0], set[str](), set[str](), 0, 0
         for shard in shards:
             if shard.schema != first.schema:
                 raise SchemaError(f"{path}: {shard.path} has other fields than {first.path}: one set holds one schema")
@@ -276,14 +367,21 @@ class _Common:
                 raise SchemaError(f"{path}: {without.path} has no checksums, but other shards have: pack it again")
             shaped |= shard.shapes.keys()
             marked |= shard.intervals.keys() | shard.far_intervals.keys()
+            hint_bytes += sum(part.places.nbytes for part in shard.intervals.values())
             index_bytes += _index_bytes(shard)
-        return cls(first.schema, first.checksums.keys(), first.counts.keys(), shaped, marked, index_bytes)
+        names = first.checksums.keys(), first.counts.keys()
+        return cls(first.schema, *names, shaped, marked, index_bytes, hint_bytes)
 
 
-def _joined(
-    shards: Sequence[Shard], members: Sequence[SetMember], common: _Common, metadata: bytes
-) -> Iterator[tuple[str, Iterable[NDArray[Any]]]]:
-    """Yield the arrays of the joined index, each in parts, of which at least one: together they may not fit memory."""
+_Arrays = Iterator[tuple[str, Iterable[NDArray[Any]]]]  # by name, each in parts
+
+
+def _joined(shards: Sequence[Shard], common: _Common, before: int = 0) -> _Arrays:
+    """
+    Yield the arrays of the joined index, each in parts, of which at least one: together they may not fit memory.
+
+    So many samples of the set come ``before`` these shards.
+    """
     for name in (field.name for field in common.schema.payload):
         if name in common.listed:
             yield counts_name(name), _blocks(name, (shard.counts for shard in shards))
@@ -298,14 +396,34 @@ def _joined(
             yield f"{name}_intervals", (_intervals(shard, name).places for shard in shards)
     for column in common.schema.columns:
         yield column.name, _blocks(column.name, (shard.columns for shard in shards))
-    yield "keys", _joined_keys(shards)
+    yield "keys", _joined_keys(shards, before)
+
+
+def _collected(shards: Sequence[Shard], common: _Common, path: str) -> _Arrays:
+    """As ``_joined`` with one look at each shard, which may be to open it: an index that is not large can wait."""
+    spools: dict[str, Spool] = {}
+    before = 0
+    with ExitStack() as opened:
+        for shard in shards:
+            for name, parts in _joined([shard], common, before):
+                for part in parts:
+                    if name not in spools:
+                        spools[name] = Spool(part.dtype, part.shape[1:], beside=path)
+                        opened.callback(spools[name].close)
+                    spools[name].append(part)
+            before += shard.count
+        for name, spool in spools.items():
+            yield name, chain([spool.part(0, 0)], blocks_of(spool))
+
+
+def _listing(members: SetMembers, metadata: bytes) -> _Arrays:
+    """Yield what a set object has besides the index."""
     yield "metadata", [np.frombuffer(metadata, np.uint8)]
-    yield "shard_counts", [np.array([member.count for member in members], np.int64)]
-    yield "shard_sizes", [np.array([member.size for member in members], np.int64)]
-    yield "shard_crcs", [np.array([member.file_crc for member in members], np.uint32)]
-    yield "shard_plans", [np.array([member.plan for member in members], np.uint64)]
-    names = b"".join(member.name.encode("utf-8", "surrogateescape") + b"\0" for member in members)
-    yield "shard_names", [np.frombuffer(names, np.uint8)]
+    yield "shard_counts", [members.counts]
+    yield "shard_sizes", [members.sizes]
+    yield "shard_crcs", [members.crcs]
+    yield "shard_plans", [members.plans]
+    yield "shard_names", [members.joined_names]
 
 
 def _blocks(name: str, each: Iterable[Mapping[str, NDArray[Any]]]) -> Iterator[NDArray[Any]]:
@@ -317,19 +435,35 @@ def _blocks(name: str, each: Iterable[Mapping[str, NDArray[Any]]]) -> Iterator[N
 
 
 def _index_bytes(shard: Shard) -> int:
-    """Return how many bytes the index of a shard takes in a set object that is not narrow."""
+    """Return how many bytes the index of a shard takes in a set object that is not narrow, without start points."""
     each = (shard.starts, shard.sizes, shard.checksums, shard.shapes, shard.columns)
     arrays = (array for arrays in each for array in IndexArrays.of(arrays).lies.values())
-    intervals = sum(part.counts.nbytes + part.places.nbytes for part in shard.intervals.values())
-    return sum(map(array_bytes, arrays)) + intervals + shard.keys.nbytes
+    counts = sum(part.counts.nbytes for part in shard.intervals.values())
+    return sum(map(array_bytes, arrays)) + counts + shard.keys.nbytes
 
 
-def _narrow_types(shards: Sequence[Shard], members: Sequence[SetMember], common: _Common) -> dict[str, np.dtype[Any]]:
-    """Return the narrowest types of the numbers of all shards, by array."""
+def _narrow_types(shards: Sequence[Shard], common: _Common, longest: int) -> dict[str, np.dtype[Any]]:
+    """Return the narrowest types of the numbers of all shards, by array; no value starts behind the longest file."""
     required, optional = expected_arrays(common.schema, 0)
     numbers = {name: np.dtype(each.dtype) for name, each in (required | optional).items() if each.is_number}
-    joined = _joined(shards, members, common, b"")
-    return {name: narrowest(numbers[name], parts) for name, parts in joined if name in numbers}
+    return {
+        name: narrowest(numbers[name], parts, most=longest if name.endswith("_starts") else None)
+        for name, parts in _joined(shards, common)
+        if name in numbers
+    }
+
+
+def _narrowed(path: str, name: str, dtype: np.dtype[Any], parts: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """Yield numbers as this type. Raises StoreCorrupt for what it does not hold: a start behind the end of its file."""
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    for part in parts:
+        low, high = int(part.min(initial=0)), int(part.max(initial=0))
+        if low < least or high > most:
+            raise StoreCorrupt(
+                f"{path}: {name!r} of a shard has {low if low < least else high}, which is no place in its file: pack "
+                "that shard again"
+            )
+        yield part.astype(dtype, copy=False)
 
 
 def _shapes(shard: Shard, name: str) -> Mapping[str, NDArray[np.int32]]:
@@ -352,11 +486,11 @@ def _intervals(shard: Shard, name: str) -> Intervals:
     return Intervals(np.zeros(shard.values(name), np.uint32), np.zeros(0, np.uint32))
 
 
-def _joined_keys(shards: Iterable[Shard]) -> Iterator[NDArray[np.uint8]]:
-    """Yield the keys of all samples, joined by NUL."""
+def _joined_keys(shards: Iterable[Shard], before: int) -> Iterator[NDArray[np.uint8]]:
+    """Yield the keys of all samples, joined by NUL, also to so many keys ``before`` them."""
     yield np.empty(0, np.uint8)
     for number, piece in enumerate(keys_of(shards)):
-        yield np.frombuffer(b"\0" + piece if number else piece, np.uint8)
+        yield np.frombuffer(b"\0" + piece if number or before else piece, np.uint8)
 
 
 def _header(form: str, generation: int, schema: Schema, places: Mapping[str, Place]) -> bytes:
@@ -407,24 +541,28 @@ def _checked_index(path: str, arrays: IndexArrays, schema: Schema, count: int) -
     return arrays
 
 
-def _members(path: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[SetMember, ...]:
-    names = arrays["shard_names"].tobytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
-    numbers = [arrays[name].tolist() for name in ("shard_counts", "shard_sizes", "shard_crcs", "shard_plans")]
-    if len(names) != len(numbers[0]) or not names:
-        raise StoreCorrupt(f"{path}: lists {len(names)} names of {len(numbers[0])} shards: {_ADVICE}")
-    return tuple(map(SetMember, names, *numbers))
+def _members(path: str, arrays: Mapping[str, NDArray[Any]]) -> SetMembers:
+    numbers = [arrays[name] for name in ("shard_counts", "shard_sizes", "shard_crcs", "shard_plans")]
+    members = SetMembers(arrays["shard_names"], *numbers)
+    if len(members) != len(numbers[0]) or not members:
+        raise StoreCorrupt(f"{path}: lists {len(members)} names of {len(numbers[0])} shards: {_ADVICE}")
+    return members
 
 
 # Checks that no key comes twice in the shards of a set.
 
 
-def check_keys(path: str, shards: Sequence[Shard]) -> None:
+def check_keys(path: str, shards: Sequence[Shard]) -> Sequence[KeyRun] | None:
     """
-    Raise SchemaError that names the key and both shards if a key comes twice.
+    Return the keys of shards as runs, None if these are no shorter. Raises SchemaError that names the key and both
+    shards if a key comes twice.
 
-    Keys that ascend from shard to shard are unique by that; for others, memory and a temporary file are needed
-    meanwhile, see ``UniqueKeys``. May raise OSError.
+    Runs that lie apart have no key in common, and keys that ascend from shard to shard are unique by that; for others,
+    memory and a temporary file are needed meanwhile, see ``UniqueKeys``. May raise OSError.
     """
+    runs = _runs_of_shards(shards)
+    if runs is not None and are_apart(runs):
+        return runs
     earlier = 0
     with closing(UniqueKeys(lambda: islice(keys_of(shards), earlier), beside=path)) as keys:
         for piece in keys_of(shards):
@@ -435,6 +573,7 @@ def check_keys(path: str, shards: Sequence[Shard]) -> None:
         key = keys.repeated()
         if key is not None:
             raise _repeated(path, shards, key)
+    return runs
 
 
 def keys_of(shards: Iterable[Shard]) -> Iterator[bytes]:
@@ -442,6 +581,12 @@ def keys_of(shards: Iterable[Shard]) -> Iterator[bytes]:
     for shard in shards:
         for start in range(0, shard.count, _KEYS_AT_ONCE):
             yield shard.keys.joined(start, min(start + _KEYS_AT_ONCE, shard.count))
+
+
+def _runs_of_shards(shards: Iterable[Shard]) -> Sequence[KeyRun] | None:
+    """Return the keys of shards as runs: those of rules as they are, others as ``runs_of`` finds them."""
+    each = (shard.keys.runs if isinstance(shard.keys, NumberedKeys) else keys_of([shard]) for shard in shards)
+    return runs_of(chain.from_iterable(each))
 
 
 def _repeated(path: str, shards: Sequence[Shard], key: bytes) -> SchemaError:

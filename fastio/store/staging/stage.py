@@ -254,11 +254,8 @@ class _Run:
             if all(m.name == f.name for m, f in zip(found.members, members, strict=True)):
                 copy.publish()
                 return names
-            renamed = [
-                dataclasses.replace(member, name=local.name)
-                for member, local in zip(found.members, members, strict=True)
-            ]
-            at_home = dataclasses.replace(found, path=str(self._folder / self._plan.result), members=tuple(renamed))
+            renamed = found.members.renamed(local.name for local in members)
+            at_home = dataclasses.replace(found, path=str(self._folder / self._plan.result), members=renamed)
             shards = open_members(at_home, read="pread")
             self._write_set(shards, renamed, found.format, found.generation, found.metadata)
             _remove_hidden(copy.path)

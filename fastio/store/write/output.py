@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from fastio.errors import StoreCorrupt, StoreError, StoreIncomplete
@@ -14,7 +15,7 @@ from fastio.store.formats import shard_suffixes
 from fastio.store.index.seal import Seal, read_seal
 from fastio.store.listing import remove_stale
 from fastio.store.sets.names import SIDECAR_SUFFIX
-from fastio.store.sets.seal import SealedShards, sealed_member
+from fastio.store.sets.seal import SealedShards, ShardFiles, sealed_member
 from fastio.store.sets.set_object import SetMember, SetObject, current_set, write_set
 from fastio.store.write.atomic import PartialFile, exists, publish_file, publish_shard, sync_folder, writing
 from fastio.store.write.locks import turn
@@ -101,8 +102,8 @@ class SetOutput:
     def __init__(self, target: Target, *, shard_bytes: int) -> None:
         self.shard_bytes = shard_bytes
         self._target = target
-        self._files: list[PartialFile] = []
-        self._seals: list[Seal] = []
+        self._file: PartialFile | None = None
+        self._members: list[SetMember] = []  # those that are finished
         self._object, self._claim = begin_set_object(target)
         try:
             self._replaced = _identity(target.set_path)
@@ -120,26 +121,27 @@ class SetOutput:
 
     def next_file(self) -> PartialFile:
         """See ``Output``."""
-        file = PartialFile(self._target.shard(self._base + len(self._files)))
-        self._files.append(file)
-        return file
+        self._file = PartialFile(self._target.shard(self._base + len(self._members)))
+        return self._file
 
     def end_file(self, file: FileWriter) -> None:
         """See ``Output``."""
-        self._seals.append(file.finish(b"{}", SealedAlone(0, len(self._seals))))
+        seal = file.finish(b"{}", SealedAlone(0, len(self._members)))
         publish_shard(file.file)
         file.file.discard()
+        self._members.append(sealed_member(Path(file.file.path).name, seal))
+        self._file = None
 
     def commit(self, file: FileWriter, metadata: bytes) -> None:
         """See ``Output``."""
         self.end_file(file)
-        members = self._write_object(metadata)
+        self._write_object(metadata)
         path = self._target.set_path
         with turn(path):
             self._require_same_set()
             publish_file(self._object, replace=self._target.overwrite)
         if self._target.overwrite:
-            remove_replaced(self._target, members)
+            remove_replaced(self._target, self._members)
 
     @property
     def is_published(self) -> bool:
@@ -150,9 +152,9 @@ class SetOutput:
         """See ``Output``."""
         problems: list[StoreError] = []
         try:
-            for file in () if self.is_published else self._files:
+            for remove in () if self.is_published else self._removals():
                 try:
-                    _remove(file)
+                    remove()
                 except StoreError as exc:
                     problems.append(exc)
             try:
@@ -164,17 +166,19 @@ class SetOutput:
         if problems:
             raise problems[0]
 
-    def _write_object(self, metadata: bytes) -> list[SetMember]:
+    def _removals(self) -> Iterator[Callable[[], None]]:
+        """Yield what removes each file of a set that will not be."""
+        for member in self._members:
+            yield partial(_unlink, str(self._target.folder / member.name))
+        if self._file is not None:
+            yield partial(_remove, self._file)
+
+    def _write_object(self, metadata: bytes) -> None:
         with writing(self._target.path):
             sync_folder(self._target.folder)
-        names = [Path(file.path).name for file in self._files]
-        shards = SealedShards(LocalFolder(str(self._target.folder)), names, self._target.format)
-        for file, seal, member in zip(self._files, self._seals, shards.members, strict=True):
-            if member != sealed_member(member.name, seal):
-                raise StoreError(f"{file.path}: was replaced while its set was being packed: pack again")
-        form, generation = self._target.format.name, self._generation
-        write_set(self._object, shards, shards.members, form=form, generation=generation, metadata=metadata)
-        return shards.members
+        form, generation = self._target.format, self._generation
+        shards = SealedShards(ShardFiles(LocalFolder(str(self._target.folder)), form), self._members)
+        write_set(self._object, shards, self._members, form=form.name, generation=generation, metadata=metadata)
 
     def _require_same_set(self) -> None:
         """Raise StoreError if another set has come under the name since this writer began."""
@@ -192,16 +196,13 @@ def _remove(file: PartialFile) -> None:
     is_named = file.is_published
     file.discard()
     if is_named:
-        with _removing(file.path):
-            Path(file.path).unlink(missing_ok=True)
-        with _removing(file.partial):
-            Path(file.partial).unlink(missing_ok=True)
+        _unlink(file.path)
+        _unlink(file.partial)
 
 
-@contextlib.contextmanager
-def _removing(path: str) -> Iterator[None]:
+def _unlink(path: str) -> None:
     try:
-        yield
+        Path(path).unlink(missing_ok=True)
     except OSError as exc:
         raise StoreError(f"{path}: could not be removed ({exc.strerror}); no set lists it: remove it") from exc
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastio._native import checksum
 from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.store.formats.format import Ending, Format, SampleBytes
-from fastio.store.index.arrays import IndexArray, Tables, is_large
+from fastio.store.index.arrays import IndexArray, Tables, has_tables, is_large
 from fastio.store.index.numbered_keys import encoded_runs, runs_of
 from fastio.store.index.seal import (
     KEY_RUNS,
@@ -28,6 +28,7 @@ from fastio.store.index.seal import (
     set_checksum,
     unit_bytes,
 )
+from fastio.store.index.sealed import hints_of
 from fastio.store.protocol import SampleBatch
 from fastio.store.write.atomic import COMPLETE, PartialFile, undisturbed, writing
 from fastio.store.write.keys import KeyLedger, KeyRange, key_pieces
@@ -318,6 +319,7 @@ class FileWriter:
         """Write the index and the seal: of a store of one file, or of a shard that is sealed alone. Returns it."""
         self._writer.end_payload()
         self._take_starts()
+        data_bytes = self.file.size
         arrays: dict[str, Rows] = {}
         for name in [*self._starts, *(other for other in self._arrays if other not in self._starts)]:
             array = self._arrays[name]
@@ -326,13 +328,15 @@ class FileWriter:
                 arrays[name] = array
         arrays["keys"] = self._ledger.array(self.keys, fixed=self._format.fixed_keys)
         arrays["metadata"] = IndexArray(np.frombuffer(metadata, np.uint8))
-        if is_large(sum(map(array_bytes, arrays.values()))):
+        index_bytes = sum(array_bytes(arrays[name]) for name in arrays.keys() - hints_of(self._schema))
+        if is_large(index_bytes):
             arrays |= {name: narrowed(arrays[name]) for name in self._numbers & arrays.keys()}
             joined = key_pieces(self._ledger.array(self.keys, fixed=False))
-            runs = runs_of(joined) if self._format.numbered_keys else None
+            runs = runs_of(joined) if self._format.numbered_keys(self._schema) else None
             if runs is not None:
                 del arrays["keys"]
                 arrays[KEY_RUNS] = IndexArray(encoded_runs(runs))
+        if has_tables(index_bytes, data_bytes):
             tables = Tables()
             for name, rows in arrays.items():
                 tables.add(name, blocks_of(rows))

@@ -14,6 +14,7 @@ from fastio.lazy import torch
 from fastio.transforms.arguments import check_probability
 from fastio.transforms.batch.batch_transform import Parameters, Pictures
 from fastio.transforms.batch.program import PixelTransform
+from fastio.transforms.canvas import RefusedPicturesError
 from fastio.transforms.program import COLUMNS, Program, Step, program_of
 from fastio.types.options import explains_fields
 
@@ -319,8 +320,9 @@ class GaussianBlur(PixelTransform):
     Blur by a Gaussian of ``kernel_size`` pixels (odd; one number, or width and height).
 
     ``sigma`` is the range of its standard deviation, in pixels, or one number. Beyond its edges a picture goes on
-    mirrored, so a side must be longer than half the kernel: SchemaError otherwise. Draws one number: sigma. Equals
-    torchvision's to a level of 255, which sums up in another order.
+    mirrored, so a side must be longer than half the kernel: a smaller picture is refused, a bad sample of a loader
+    whose native threads blur, and SchemaError elsewhere. Draws one number: sigma. Equals torchvision's to a level of
+    255, which sums up in another order.
     """
 
     kernel_size: int | Sequence[int]
@@ -348,7 +350,12 @@ class GaussianBlur(PixelTransform):
         assert isinstance(self.sigma, tuple)
         (across, down), (height, width) = self.kernel_size, size
         if across // 2 >= width or down // 2 >= height:
-            raise SchemaError(f"{self}: the kernel is too large for pictures of {height}x{width} (height x width)")
+            reason = f"{self}: the kernel is too large for"
+            raise RefusedPicturesError(
+                f"{reason} pictures of {height}x{width} (height x width)",
+                reason=f"{reason} the picture",
+                refused=np.ones(len(numbers), np.bool_),
+            )
         low, high = self.sigma
         sigma = low + (high - low) * numbers[:, 0]
         kernels = np.broadcast_to([[across, down]], (len(numbers), 2))

@@ -21,6 +21,7 @@ from fastio.transforms.batch.program import PixelTransform
 from fastio.transforms.matrices import Look, affine_matrices, warp_program
 from fastio.transforms.program import COLUMNS, Program, Step, joined, program_of
 from fastio.types.options import brief_repr, explains_fields
+from fastio.types.spans import distinct
 
 __all__ = ["AugMix", "AutoAugment", "RandAugment", "TrivialAugmentWide"]
 
@@ -103,7 +104,7 @@ def _operations(
     ``sign`` (n,) is 1 or -1, for operations that have one.
     """
     program = np.zeros((len(chosen), 1, COLUMNS))
-    for place in np.unique(chosen).tolist():
+    for place in distinct(chosen).tolist():
         kind, which = space.kinds[place], np.flatnonzero(chosen == place)
         if kind == "identity":
             continue

@@ -20,6 +20,7 @@ from fastio.transforms.batch.torch_steps import CHANGES, MIXES, Mix
 from fastio.transforms.canvas import Steps
 from fastio.transforms.plan import COLUMNS, FLIPS, Plan
 from fastio.transforms.program import Program, Step, check_channels, joined, paint, program_of
+from fastio.types.spans import distinct
 
 __all__ = [
     "PixelTransform",
@@ -42,7 +43,8 @@ class Programs(Protocol):
         """
         Return the program of each sample, whose finished pictures have the shapes ``(n, 3)``: height, width, channels.
 
-        A shape of zeros, of a sample with a bad header, gets a program that does nothing.
+        A shape of zeros, of a sample with a bad header, gets a program that does nothing. Raises RefusedPicturesError
+        for pictures that a transform cannot take.
         """
         ...
 
@@ -122,7 +124,7 @@ def _groups(program: Program) -> list[Mapping[str, Any]]:
     steps: list[Mapping[str, Any]] = []
     for place in range(program.shape[1]):
         kinds, groups = program[:, place, 0], {}
-        for kind in np.unique(kinds).tolist():
+        for kind in distinct(kinds).tolist():
             if kind != Step.NONE:
                 which = np.flatnonzero(kinds == kind)
                 amounts, step = program[which, place, 1:], Step(int(kind))

@@ -23,7 +23,7 @@ from fastio.transforms.batch.geometry import RenderTarget, grey, resample
 from fastio.transforms.batch.one_pass import HostPass, one_pass
 from fastio.transforms.batch.program import PixelTransform, grouped, program_for, run_program
 from fastio.transforms.batch.values import is_floating, shown
-from fastio.transforms.canvas import Rule
+from fastio.transforms.canvas import RefusedPicturesError, Rule
 from fastio.transforms.compiled import Called, Compiled
 from fastio.transforms.compose import Compose
 from fastio.transforms.fused import uniform
@@ -279,7 +279,12 @@ class Colours:
                 for kind, size in enumerate(sizes)
                 if size[:2].all()
             ]
-            programs = [(which, self._stage_program(stage, numbers[which], shape)) for which, shape in parts]
+            programs = []
+            for which, shape in parts:
+                try:
+                    programs.append((which, self._stage_program(stage, numbers[which], shape)))
+                except RefusedPicturesError as exc:
+                    raise exc.spread(which, len(indices)) from None
             most = max((program.shape[1] for _, program in programs), default=0)
             step = np.zeros((len(indices), most, COLUMNS))
             for which, program in programs:

@@ -1,5 +1,7 @@
 #include "core/pieces.h"
 
+#include <bit>
+
 #include "core/checksum.h"
 
 namespace fastio {
@@ -7,13 +9,13 @@ namespace fastio {
 Pieces::Pieces(Bytes bytes, std::span<const std::uint32_t> expected, std::size_t piece_bytes)
     : bytes_(bytes),
       expected_(expected),
-      piece_bytes_(piece_bytes),
+      shift_(std::countr_zero(piece_bytes)),
       right_(std::make_unique<std::atomic<bool>[]>(expected.size())),
       left_(expected.size()) {}
 
 std::size_t Pieces::compare(std::size_t start, std::size_t stop) noexcept {
   if (is_whole()) return expected_.size();
-  for (std::size_t piece = start / piece_bytes_; piece <= (stop - 1) / piece_bytes_; ++piece) {
+  for (std::size_t piece = start >> shift_; piece <= (stop - 1) >> shift_; ++piece) {
     if (!right_[piece].load(std::memory_order_acquire) && !compare_piece(piece)) return piece;
   }
   return expected_.size();

@@ -46,7 +46,7 @@ struct PickedSpans {
 };
 
 /// Copies the entries of some samples, which may lie anywhere in the index: those that come
-/// next are prefetched.
+/// next are prefetched, and very many of a large index are looked up from its front to its back.
 ///
 /// Returns the position of the first sample that does not exist, whose part of the index is
 /// damaged, or whose value is not inside its file or has a size that it may not have;
@@ -59,5 +59,12 @@ struct PickedSpans {
 /// none.
 [[nodiscard]] std::vector<Bytes> unseen(const SpanIndex& index,
                                         std::span<const std::int64_t> samples, bool with_checksums);
+
+/// Whether a look-up has nothing to compare any more.
+[[nodiscard]] bool is_compared(const SpanIndex& index, bool with_checksums) noexcept;
+
+/// Compares these pieces, so that a look-up need not. What differs stays unseen, for it to find.
+void compare(const SpanIndex& index, std::span<const std::int64_t> samples,
+             bool with_checksums) noexcept;
 
 }  // namespace fastio

@@ -83,6 +83,32 @@ class ReadAheadTask final : public Task {
   const std::size_t count_;
 };
 
+class LookAheadTask final : public Task {
+ public:
+  [[nodiscard]] const char* what() const noexcept override { return "fastio.look_ahead"; }
+
+  LookAheadTask(const SpanIndex& index, std::span<const std::int64_t> samples,
+                bool with_checksums) noexcept
+      : index_(index), samples_(samples), with_checksums_(with_checksums) {}
+
+  void run(Worker&, std::size_t first, std::size_t last) noexcept override {
+    std::call_once(begun_, [this] {
+      try {
+        read_index_ahead(index_, samples_, with_checksums_);
+      } catch (const std::bad_alloc&) {
+        // Without memory for a list, pages are read as they are compared.
+      }
+    });
+    compare(index_, samples_.subspan(first, last - first), with_checksums_);
+  }
+
+ private:
+  const SpanIndex& index_;
+  const std::span<const std::int64_t> samples_;
+  const bool with_checksums_;
+  std::once_flag begun_;
+};
+
 class ReadFilesAheadTask final : public Task {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "fastio.read_ahead"; }
@@ -170,6 +196,22 @@ void read_mapped_ahead(std::span<const Bytes> spans) noexcept {
 
 std::unique_ptr<Task> read_ahead_task(std::unique_ptr<Bytes[]> spans, std::size_t count) noexcept {
   return std::make_unique<ReadAheadTask>(std::move(spans), count);
+}
+
+void read_index_ahead(const SpanIndex& index, std::span<const std::int64_t> samples,
+                      bool with_checksums) {
+  constexpr std::size_t worth_a_look = 64;  // fewer are sooner asked for than looked at
+  const auto coming = unseen(index, samples, with_checksums);
+  if (coming.size() < worth_a_look) {
+    advise_mappings(coming);
+  } else {
+    read_mapped_ahead(coming);
+  }
+}
+
+std::unique_ptr<Task> look_ahead_task(const SpanIndex& index, std::span<const std::int64_t> samples,
+                                      bool with_checksums) {
+  return std::make_unique<LookAheadTask>(index, samples, with_checksums);
 }
 
 std::unique_ptr<Task> read_files_ahead_task(std::vector<FileSpan> spans) noexcept {

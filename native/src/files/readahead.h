@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/bytes.h"
+#include "core/span_index.h"
 #include "core/thread_pool.h"
 
 namespace fastio {
@@ -48,6 +49,17 @@ void read_mapped_ahead(std::span<const Bytes> spans) noexcept;
 /// A task of one step that does so: give it a thread of its own.
 [[nodiscard]] std::unique_ptr<Task> read_ahead_task(std::unique_ptr<Bytes[]> spans,
                                                     std::size_t count) noexcept;
+
+/// Has the kernel begin to read what a look-up of these samples compares of the index, all at once:
+/// faults would wait for one page after the other, and the kernel reads megabytes around each.
+void read_index_ahead(const SpanIndex& index, std::span<const std::int64_t> samples,
+                      bool with_checksums);
+
+/// A task that does so, then compares these pieces, of `samples.size()` steps of which the first
+/// waits for the kernel. Damage is left for the look-up to find. It refers to both.
+[[nodiscard]] std::unique_ptr<Task> look_ahead_task(const SpanIndex& index,
+                                                    std::span<const std::int64_t> samples,
+                                                    bool with_checksums);
 
 /// The same for files that are not mapped (POSIX_FADV_WILLNEED): nobody can look whether they are
 /// in memory, so the kernel is asked in any case. The descriptors stay open until it is done.

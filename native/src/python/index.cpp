@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/optional.h>
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -56,7 +57,9 @@ class PyPieces {
  private:
   static std::size_t checked_count(const Bytes1& bytes, const Uint32s& expected,
                                    std::size_t piece_bytes) {
-    if (piece_bytes == 0) throw nb::value_error("pieces of 0 bytes");
+    if (!std::has_single_bit(piece_bytes)) {
+      throw nb::value_error("piece_bytes must be a power of two");
+    }
     expect_length("expected", expected.size(), fastio::Pieces::count(bytes.size(), piece_bytes));
     return expected.size();
   }
@@ -116,15 +119,7 @@ class PySpanIndex {
       std::optional<WithoutGil> released;
       if (indices.size() >= worth_releasing) released.emplace();
       const std::span<const std::int64_t> samples{indices.data(), indices.size()};
-      // What is not in memory comes at once: faults would wait for one page after the other, and
-      // the kernel reads megabytes around each.
-      constexpr std::size_t worth_a_look = 64;
-      const auto coming = fastio::unseen(index_, samples, checksums.has_value());
-      if (coming.size() < worth_a_look) {
-        fastio::advise_mappings(coming);
-      } else {
-        fastio::read_mapped_ahead(coming);
-      }
+      fastio::read_index_ahead(index_, samples, checksums.has_value());
       bad = fastio::pick(index_, samples, out);
     }
     if (bad == indices.size()) return std::nullopt;
@@ -135,6 +130,8 @@ class PySpanIndex {
     }
     return bad;
   }
+
+  [[nodiscard]] const fastio::SpanIndex& index() const { return index_; }
 
  private:
   fastio::Pieces* held(const PiecesHandle& pieces, std::size_t bytes) {
@@ -163,6 +160,15 @@ class PySpanIndex {
   std::vector<nb::object> kept_;
   fastio::SpanIndex index_{};
 };
+
+std::optional<PyJob> look_ahead(const nb::handle_t<PySpanIndex>& self, const Int64s& indices,
+                                const PoolHandle& pool, bool checksums) {
+  const fastio::SpanIndex& index = nb::cast<PySpanIndex&>(self).index();
+  if (fastio::is_compared(index, checksums)) return std::nullopt;
+  constexpr std::size_t grain = 1024;
+  auto task = fastio::look_ahead_task(index, {indices.data(), indices.size()}, checksums);
+  return begin(std::move(task), {indices.size(), grain}, pool, keep(nb::borrow(self), indices));
+}
 
 }  // namespace
 
@@ -211,7 +217,14 @@ void bind_index(nb::module_& m) {
            "Write the entries of these samples, all of them in bytes, to the other arrays.\n\n"
            "Returns the position of the first one whose part of the index differs from its\n"
            "checksums, or whose value cannot lie there; None when all are good. IndexError for a\n"
-           "sample that does not exist.");
+           "sample that does not exist.")
+      .def("look_ahead", &look_ahead, "indices"_a.noconvert(), "pool"_a.none() = nb::none(),
+           nb::kw_only(), "checksums"_a,
+           nb::sig("def look_ahead(self, indices: NDArray[np.int64], pool: ThreadPool | None = "
+                   "None, *, checksums: bool) -> Job | None"),
+           "Read and compare what ``pick`` of these samples will look at; None when all of the\n"
+           "index was compared. It waits for the disk: give it a pool of its own. ``pick`` finds\n"
+           "the damage.");
 }
 
 }  // namespace fastio::python

@@ -12,7 +12,8 @@ from fastio.converters.text import Sequences, TextOptions, load_tokenizer
 from fastio.errors import SourceError
 from fastio.store import open_store
 from tests.converters.text.bpe import saved, train
-from tests.converters.text.build import BYTES, SUFFIXES, packed, tree
+from tests.converters.text.build import BYTES, SUFFIXES, packed
+from tests.converters.trees import tree
 
 TEXT = "the cat\nsat\n\non the mat\n\nGrüße\n"
 RULE = Sequences(bos=True, eos=True, max_length=4, over="split")

@@ -18,7 +18,8 @@ from fastio.errors import SourceError, StoreCorrupt, StoreError
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.types.schema import TOKENS, Field, Schema
 from tests.converters.text.bpe import lower, saved, train
-from tests.converters.text.build import BYTES, SUFFIXES, packed, tree
+from tests.converters.text.build import BYTES, SUFFIXES, packed
+from tests.converters.trees import tree
 from tests.store.build import make_spans
 
 TEXT = "\ufeff\n\nthe cat\nsat  \r\n \t\n\n\non the mat\n\nGrüße,\tCat\n\n\n"

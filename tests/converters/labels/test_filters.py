@@ -16,7 +16,7 @@ from fastio.converters import LabelOptions, open_source, pack
 from fastio.converters.labels.file import read_labels
 from fastio.converters.labels.filters import Filter, RowFilter, parse_filter
 from fastio.errors import SourceError
-from tests.cli.test_info_source import run
+from tests.commands import run
 from tests.converters.trees import picture
 
 pytest.importorskip("pyarrow")

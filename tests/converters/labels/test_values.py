@@ -16,19 +16,13 @@ from fastio.cli import cli
 from fastio.converters import LabelOptions, open_source, pack
 from fastio.converters.labels.file import read_labels
 from fastio.errors import SourceError
+from tests.commands import run
 from tests.converters.trees import flat
 
 NAMES = [f"{i:04d}.png" for i in range(4)]
 FRACTIONS = [0.1, -2.5, 1e-30, 3]
 FLOATS = [[0.1, 1.0], [2.5, -3.0], [0.0, 1e-9], [7.0, 0.25]]
 INTEGERS = [[1, 0, 1], [0, 0, 0], [2**40, 1, -1], [1, 1, 1]]
-
-
-def run(*args):
-    """Run a command in this process; it succeeds."""
-    result = CliRunner().invoke(cli, [str(arg) for arg in args])
-    assert 0 == result.exit_code, result.output
-    return result.output
 
 
 def write(path, values):

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fastio.converters import Part, Source, open_source, pack
+from fastio.converters import Part, Source, open_source, pack, seal
 from fastio.converters.packing.repair import repair
 from fastio.errors import SchemaError, SourceError, StoreError
 from fastio.store import open_store
 from fastio.store.folders import LocalFolder
+from fastio.store.sets import members
+from fastio.store.sets import seal as sealing
 from fastio.store.sets.set_object import read_set
 from fastio.store.write import keys as key_ledger
 from tests.converters.packing.sources import PATTERN, SHARD_BYTES, files, keys, packed, source_in
@@ -240,3 +242,41 @@ def test_repaired_from_each_source(tmp_path):
     report = repair(str(folder), more(tmp_path).path)
     assert [Path(shard.path).name for shard in report.repaired] == [new[1]]
     assert files(folder) == whole
+
+
+@pytest.fixture
+def mapped(tmp_path, monkeypatch):
+    """Two shards may be open at a time; the result gets how many are mapped whenever a set object was written."""
+    monkeypatch.setattr(sealing, "most_open", lambda kind: 2)
+    monkeypatch.setattr(members, "_AT_ONCE", 0)
+    counts, write_set = [], sealing.write_set
+
+    def counting(*args, **options):
+        write_set(*args, **options)
+        maps = Path("/proc/self/maps").read_text()
+        counts.append(len(set(re.findall(rf"{tmp_path}/out/out-\d+\.tar", maps))))
+
+    monkeypatch.setattr(sealing, "write_set", counting)
+    return counts
+
+
+@pytest.mark.parametrize("way", ["whole", "resumed", "parts", "sealed"])
+def test_more_shards_than_may_be_mapped(tmp_path, monkeypatch, mapped, way):
+    """The set is the same to the byte, however few of its shards may be open while it is made, and while it grows."""
+    with monkeypatch.context() as patched:
+        patched.setattr(sealing, "most_open", lambda kind: 1000)
+        append(packed(tmp_path, "expected", source_in(tmp_path)), more(tmp_path))
+    folder = tmp_path / "out"
+    for part in [Part(0, 2), Part(1, 2)] if way == "parts" else [None]:
+        packed(tmp_path, "out", source_in(tmp_path), part=part)
+    if way in ("resumed", "sealed"):
+        (folder / "out.fastio-set").unlink()
+    if way == "sealed":
+        seal(folder / PATTERN)
+    elif way == "resumed":
+        (folder / (PATTERN % 1)).unlink()
+        packed(tmp_path, "out", source_in(tmp_path), resume=True)
+    append(folder, more(tmp_path))
+    assert files(folder) == files(tmp_path / "expected")
+    assert len(list(folder.glob("*.tar"))) > 4
+    assert max(mapped) <= 2

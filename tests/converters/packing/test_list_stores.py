@@ -14,13 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fastio
 from fastio import FastDataset, Writer
-from fastio.cli import cli
 from fastio.converters import Part, open_source, pack, seal
 from fastio.converters.inspect.unpack import unpack
 from fastio.converters.inspect.verify import verify
@@ -28,6 +26,7 @@ from fastio.errors import FastioError, SourceError, StoreCorrupt
 from fastio.store import SampleStore, open_store
 from fastio.store.protocol import read_lists, read_values
 from fastio.types.field_types import type_of
+from tests.commands import run
 from tests.converters.trees import picture
 from tests.forking import in_fork
 from tests.store.faults import fault, kill
@@ -125,13 +124,6 @@ def content_of(path: str | Path) -> dict[str, dict[str, Any]]:
     with open_store(path) as store:
         assert FIELDS == {each.name: type_of(each) for each in store.schema.fields} | {"label": "label"}
         return content(store)
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 def packed_again(store: Path, folder: Path, out: Path) -> None:

@@ -25,7 +25,9 @@ from fastio.errors import SchemaError, SourceError, StoreError, StoreIncomplete
 from fastio.store import FORMATS, open_store
 from fastio.store.files.remote_options import Remote
 from fastio.store.folders import LocalFolder
-from tests.converters.text.build import numbers_in, tree
+from fastio.store.sets.seal import ShardFiles
+from tests.converters.text.build import numbers_in
+from tests.converters.trees import tree
 
 PATTERN = "out-%06d.tar"
 SHARD_BYTES = 16 << 10
@@ -300,7 +302,7 @@ def test_text_edited_in_place_is_not_mixed(tmp_path: Path, by_parts: bool, where
     (folder / "out.fastio-set").unlink()
     (folder / (PATTERN % 2)).unlink()
     again = {"resume": not by_parts, "part": Part(0, 2) if by_parts else None}
-    before = open_shard(LocalFolder(str(folder)), PATTERN % 1, FORMATS["tar"])
+    before = open_shard(ShardFiles(LocalFolder(str(folder)), FORMATS["tar"]), PATTERN % 1)
     place = {"before": 0, "within": before.plan["stop"][0] + 1, "after": 39}[where]
     (texts / f"{place:02}.txt").write_text("ab" * 1500)
     if where == "after":

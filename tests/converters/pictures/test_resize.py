@@ -6,25 +6,17 @@ import io
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from fastio import FastDataset, FastLoader
-from fastio.cli import cli
 from fastio.converters import Raw, Transcode, open_source, pack
 from fastio.converters.inspect.verify import verify
 from fastio.converters.pictures import raw
 from fastio.store import open_store
+from tests.commands import run
 from tests.converters.trees import class_folders, picture
-
-
-def run(*args, code=0):
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(arg) for arg in args])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 def encoded(image, kind, **options):

@@ -9,19 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.converters.trees import picture
+from tests.converters.trees import picture, tree
 
 WIDTH, HEIGHT = 40, 20
 Files = dict[str, str | bytes]
-
-
-def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    """Write files by their paths below a folder; returns the folder."""
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return folder
 
 
 def pictures(*names: str, mode: str = "RGB") -> Files:
@@ -35,7 +26,7 @@ def pictures(*names: str, mode: str = "RGB") -> Files:
 def yolo(folder: Path, count: int = 7) -> Path:
     """Images and labels of YOLO without parts."""
     texts = {f"labels/{i}.txt": f"{i} 0.5 0.5 0.1 0.1\n" for i in range(count)}
-    return write(folder, {**pictures(*(f"images/{i}.png" for i in range(count))), **texts})
+    return tree(folder, {**pictures(*(f"images/{i}.png" for i in range(count))), **texts})
 
 
 def voc_xml(
@@ -63,13 +54,13 @@ def voc(folder: Path, parts: Mapping[str, Sequence[int]] | None = None, count: i
         files[f"Annotations/{name}.xml"] = voc_xml((("dog", "cat")[i % 2], (1, 2, 11 + i, 12)))
     for part, chosen in (parts or {"trainval": range(count)}).items():
         files[f"ImageSets/Main/{part}.txt"] = "".join(f"{names[i]}\n" for i in chosen)
-    return write(folder, files)
+    return tree(folder, files)
 
 
 def listed(folder: Path, count: int = 7) -> Path:
     """A list of pictures with their labels, in the folder above theirs."""
     names = [f"images/{i}.jpg" for i in range(count)]
-    return write(folder, {**pictures(*names), "all.txt": "".join(f"{name} {i % 3}\n" for i, name in enumerate(names))})
+    return tree(folder, {**pictures(*names), "all.txt": "".join(f"{name} {i % 3}\n" for i, name in enumerate(names))})
 
 
 def celeba(folder: Path, count: int = 7) -> Path:
@@ -86,7 +77,7 @@ def celeba(folder: Path, count: int = 7) -> Path:
         files[f"{name}.txt"] = "\n".join([str(count), titles, *lines]) + "\n"
     files["list_eval_partition.txt"] = "".join(f"{name} {max(0, i - count + 3)}\n" for i, name in enumerate(names))
     files["identity_CelebA.txt"] = "".join(f"{name} {i + 100}\n" for i, name in enumerate(names))
-    return write(folder, files)
+    return tree(folder, files)
 
 
 def tiny_imagenet(folder: Path, count: int = 4) -> Path:
@@ -102,7 +93,7 @@ def tiny_imagenet(folder: Path, count: int = 4) -> Path:
     files["val/val_annotations.txt"] = "".join(
         f"{name}\t{wnids[i % 2]}\t0\t1\t{5 + i}\t6\n" for i, name in enumerate(names)
     )
-    return write(folder, files)
+    return tree(folder, files)
 
 
 def cub(folder: Path, count: int = 7) -> Path:
@@ -119,7 +110,7 @@ def cub(folder: Path, count: int = 7) -> Path:
     for name, values in lists.items():
         files[f"{name}.txt"] = "".join(f"{i + 1} {value}\n" for i, value in enumerate(values))
     files["classes.txt"] = "".join(f"{i + 1} {name}\n" for i, name in enumerate(classes))
-    return write(folder, files)
+    return tree(folder, files)
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -142,7 +133,7 @@ def mnist(folder: Path, count: int = 7) -> Path:
         pixels, labels = mnist_arrays(count, seed)
         files[f"{part}-images-idx3-ubyte"] = idx_bytes(pixels)
         files[f"{part}-labels-idx1-ubyte"] = idx_bytes(labels)
-    return write(folder, files)
+    return tree(folder, files)
 
 
 def cityscapes(folder: Path, count: int = 4) -> Path:
@@ -155,7 +146,7 @@ def cityscapes(folder: Path, count: int = 4) -> Path:
             for kind in ("labelIds", "instanceIds", "color"):
                 files |= pictures(*(f"gtFine/{part}/{town}/{stem}_gtFine_{kind}.png" for stem in stems), mode="L")
             files |= {f"gtFine/{part}/{town}/{stem}_gtFine_polygons.json": "{}" for stem in stems}
-    return write(folder, files)
+    return tree(folder, files)
 
 
 def ade20k(folder: Path, count: int = 7) -> Path:
@@ -167,7 +158,7 @@ def ade20k(folder: Path, count: int = 7) -> Path:
         files |= pictures(*(f"images/{part}/{stem}.jpg" for stem in stems))
         files |= pictures(*(f"annotations/{part}/{stem}.png" for stem in stems), mode="L")
         scenes += "".join(f"{stem} {('street', 'bedroom')[i % 2]}\n" for i, stem in enumerate(stems))
-    return write(folder, {**files, "sceneCategories.txt": scenes})
+    return tree(folder, {**files, "sceneCategories.txt": scenes})
 
 
 OPEN_IMAGES_TITLES = (
@@ -179,7 +170,7 @@ def open_images(folder: Path, count: int = 7) -> Path:
     """Pictures of ids with two boxes each, and the names of their classes; returns the .csv."""
     ids = [f"{i:016x}" for i in range(count)]
     rows = [f"{each},xclick,/m/0{k},1,0.1,0.5,0.25,0.75,{k},0,0,0,0" for each in ids for k in (2, 1)]
-    write(
+    tree(
         folder,
         {
             **pictures(*(f"validation/{each}.jpg" for each in ids)),
@@ -202,10 +193,10 @@ def lvis(folder: Path, count: int = 7) -> Path:
         for i in range(count)
     ]
     said = {"info": {}, "images": images, "annotations": annotations, "categories": [{"id": 1, "name": "bee"}]}
-    write(folder, {**pictures(*(f"val2017/{name}" for name in names)), "lvis_v1_val.json": json.dumps(said)})
+    tree(folder, {**pictures(*(f"val2017/{name}" for name in names)), "lvis_v1_val.json": json.dumps(said)})
     return folder / "lvis_v1_val.json"
 
 
 def class_files(folder: Path, suffix: str = ".wav", count: int = 4) -> Path:
     """Two classes of files that are no pictures."""
-    return write(folder, {f"{name}/{i}{suffix}": f"{name}{i}" * (i + 1) for name in "ba" for i in range(count)})
+    return tree(folder, {f"{name}/{i}{suffix}": f"{name}{i}" * (i + 1) for name in "ba" for i in range(count)})

@@ -8,21 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from fastio.cli import cli
 from fastio.converters import open_source, pack
 from fastio.converters.fields.types import parse_choice
 from fastio.errors import FastioError
 from fastio.store import open_store
+from fastio.store.protocol import SampleStore, read_values
 from fastio.types.field_types import type_of
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result.output
+from tests.commands import run
 
 
 def refused(path: Path, *fields: str, **options: Any) -> str:
@@ -59,3 +52,16 @@ def packed(
         types = {field.name: type_of(field) for field in store.schema.fields}
         skipped = {entry["key"]: entry["problem"] for entry in store.metadata.get("skipped") or ()}
     return types, samples, skipped
+
+
+def value(path: Path, name: str, index: int, dtype: str = "|u1") -> Any:
+    """One value of a store as a flat list."""
+    with open_store(path) as store:
+        return read_values(store, name, np.array([index])).view(0).view(dtype).tolist()
+
+
+def lists_of(store: SampleStore, name: str) -> list[list[bytes]]:
+    """The elements of each sample."""
+    elements = store.elements(name)
+    views = iter(elements.spans(name, np.arange(len(elements))).views())
+    return [[next(views).tobytes() for _ in range(count)] for count in elements.counts.tolist()]

@@ -16,7 +16,8 @@ from fastio.converters.inspect.sample_words import value_words
 from fastio.converters.inspect.unpack import unpack
 from fastio.errors import StoreError
 from fastio.store import open_store
-from tests.converters.sources.packed import packed, refused, run
+from tests.commands import run
+from tests.converters.sources.packed import packed, refused
 from tests.converters.trees import cifar_folder
 
 

@@ -12,14 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastio import Writer
-from fastio.cli import cli
 from fastio.converters.sources.column_kinds import COLUMN_KINDS
 from fastio.store import open_store
+from tests.commands import run
 from tests.converters.sources import hex_pictures
 from tests.converters.sources.text_conformance import write_stream
 from tests.converters.trees import picture
@@ -36,13 +35,6 @@ ENCODE = {
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one line."""
     monkeypatch.setitem(COLUMN_KINDS, hex_pictures.KIND.name, hex_pictures.KIND)
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:

@@ -20,19 +20,13 @@ from fastio.converters import LabelOptions, open_source, pack
 from fastio.converters.fields.types import parse_choice
 from fastio.errors import SourceError
 from fastio.store import open_store
+from tests.commands import run
 from tests.converters.sources.arrow.picture_tables import picture_table, write_file, write_parquet, write_stream
 from tests.converters.sources.test_pairs import tree
 from tests.converters.sources.tfrecord.records import example, write_records
 from tests.converters.trees import picture
 
 PAIR = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 def lines(path: Path, *rows: dict[str, Any]) -> Path:

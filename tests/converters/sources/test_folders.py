@@ -6,22 +6,14 @@ import re
 import shlex
 
 import pytest
-from click.testing import CliRunner
 
-from fastio.cli import cli
 from fastio.converters import LabelOptions, open_source, pack
 from fastio.converters.labels.file import read_labels
 from fastio.converters.text import find_text
 from fastio.errors import SourceError
 from fastio.store import open_store
+from tests.commands import run
 from tests.converters.trees import class_folders, flat, pickled, picture
-
-
-def run(*args, code=0):
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(arg) for arg in args])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 def advised(message):

@@ -32,7 +32,7 @@ from tests.converters.sources import layouts
 from tests.converters.sources.conformance import MAKERS
 from tests.converters.sources.in_place_kinds import Made, tfrecord, zip_classes
 from tests.converters.sources.test_pairs import ALL, npy, pairs
-from tests.converters.trees import class_folders, flat, pickled, picture
+from tests.converters.trees import class_folders, flat, pickled, picture, tree
 
 PACKED_FIRST = {"store", "tokens"}
 PACKED_FIRST |= {"hdf5", "zip", "parquet"}  # compressed here
@@ -200,6 +200,22 @@ def test_what_is_no_sample_is_listed(tmp_path: Path, caplog: pytest.LogCaptureFi
             skipped = store.metadata["skipped"]
         assert {"key": "cat/empty.png", "problem": "is empty (0 bytes)"} in skipped
         assert f"{tmp_path / 'set'}: samples: {len(store)}; not among them: {len(skipped)}, e.g. " in caplog.text
+
+
+@pytest.mark.parametrize("folder", ["", "cat/", "cat/deep/"])
+def test_captions_beside_pictures(folder: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Texts of the names of pictures are left out in one line, which says what takes them along; it does."""
+    files = {
+        f"{folder}{i}{suffix}": content for i in range(3) for suffix, content in ((".png", picture(i)), (".txt", b"a"))
+    }
+    path = tree(tmp_path / "photos", files | ({"dog/9.png": picture(9), "dog/about.txt": b"-"} if folder else {}))
+    with open_store(path) as store:
+        assert ["image"] == [field.name for field in store.schema.payload]
+    (told,) = [each for each in caplog.messages if "left out" in each]
+    assert f"3 texts of the names of pictures, such as {folder}0.txt" in told
+    assert "caption={stem}.txt" in told
+    with open_store(path, unpacked=Unpacked(fields=["caption={stem}.txt"])) as store:
+        assert [b"a"] * 3 == values(store, "caption")
 
 
 def test_arrays_that_packing_changes(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,18 +14,12 @@ import pytest
 from fastio import FastDataset, Unpacked
 from fastio.converters.inspect.unpack import unpack
 from fastio.store import open_store
-from fastio.store.protocol import read_values
+from tests.commands import run
 from tests.converters.sources import layouts
 from tests.converters.sources.in_place_kinds import KINDS
-from tests.converters.sources.layouts import pictures, write
-from tests.converters.sources.packed import packed, refused, run
-
-
-def value(path: Path, name: str, index: int, dtype: str = "|u1") -> Any:
-    """One value of a store as a flat list."""
-    with open_store(path) as store:
-        return read_values(store, name, np.array([index])).view(0).view(dtype).tolist()
-
+from tests.converters.sources.layouts import pictures
+from tests.converters.sources.packed import packed, refused, value
+from tests.converters.trees import tree
 
 # Every layout by the one command that packs it: what is typed behind the folder, and what it gives.
 COMMANDS: dict[str, tuple[Callable[[Path], Path], list[str], int, set[str]]] = {
@@ -89,7 +82,7 @@ def test_names_as_labels(tmp_path: Path, between: str) -> None:
     names = ["images/a b.jpg", "images/c.jpg"]
     lines = [f"{name}{between}{kind}\n" for name, kind in zip(names, ("cat", "bee"), strict=True)]
     files = {**pictures(*names), "train.txt": "".join(lines)}
-    root = write(tmp_path / "d", {**files, "val.txt": f"{names[0]}{between}ape\n"})
+    root = tree(tmp_path / "d", {**files, "val.txt": f"{names[0]}{between}ape\n"})
     _, samples, _ = packed(root, tmp_path / "o.lmdb", split="train")
 
     assert {names[0]: 2, names[1]: 1} == {key: each["label"] for key, each in samples.items()}
@@ -101,7 +94,7 @@ def test_numbers_among_names(tmp_path: Path) -> None:
     """They are refused, as in tables: as names, "10" would come before "2"."""
     names = [f"images/{i}.jpg" for i in range(3)]
     lines = "".join(f"{name} {label}\n" for name, label in zip(names, ("10", "2", "cat"), strict=True))
-    root = write(tmp_path / "d", {**pictures(*names), "train.txt": lines})
+    root = tree(tmp_path / "d", {**pictures(*names), "train.txt": lines})
 
     assert "labels mix numbers and names: picture 1 has '10', picture 3 has 'cat'; make all" in refused(root)
 
@@ -128,7 +121,7 @@ def test_a_byte_order_mark(tmp_path: Path) -> None:
     for each in (path, path.with_name("class-descriptions-boxable.csv")):
         each.write_bytes(mark + each.read_bytes())
     names = [f"images/{i}.jpg" for i in range(2)]
-    write(tmp_path / "l", {**pictures(*names), "l.txt": mark + f"{names[0]} 1\n{names[1]} 0\n".encode()})
+    tree(tmp_path / "l", {**pictures(*names), "l.txt": mark + f"{names[0]} 1\n{names[1]} 0\n".encode()})
     _, plain, _ = packed(layouts.open_images(tmp_path / "plain"), tmp_path / "plain.lmdb")
     _, samples, _ = packed(path, tmp_path / "oi.lmdb")
 
@@ -140,11 +133,11 @@ def test_a_byte_order_mark(tmp_path: Path) -> None:
 
 def test_a_list_anywhere(tmp_path: Path) -> None:
     """--root names the folder of its pictures; several numbers are several labels; no label at all is fine."""
-    write(tmp_path, {**pictures("far/away/a.jpg", "far/away/b.jpg"), "l.txt": "a.jpg 1 0\nb.jpg 0 1\n"})
+    tree(tmp_path, {**pictures("far/away/a.jpg", "far/away/b.jpg"), "l.txt": "a.jpg 1 0\nb.jpg 0 1\n"})
     assert "which folder holds its images" in refused(tmp_path / "l.txt")
     _, samples, _ = packed(tmp_path / "l.txt", tmp_path / "o.lmdb", root=tmp_path / "far/away")
     assert [[1, 0], [0, 1]] == [each["label"] for each in samples.values()]
-    write(tmp_path, {"l.txt": "b.jpg\na.jpg\n"})
+    tree(tmp_path, {"l.txt": "b.jpg\na.jpg\n"})
     types, samples, _ = packed(tmp_path / "l.txt", tmp_path / "p.lmdb", root=tmp_path / "far/away")
     assert ({"image": "image"}, ["b.jpg", "a.jpg"]) == (types, list(samples))
 
@@ -173,9 +166,9 @@ def test_bad_lines(tmp_path: Path, name: str) -> None:
 
 def test_a_text_is_no_list(tmp_path: Path) -> None:
     """One line that names no picture makes it a text; the kind can be said."""
-    write(tmp_path, {**pictures("a.jpg"), "t.txt": "a.jpg\na cat on a mat\n"})
+    tree(tmp_path, {**pictures("a.jpg"), "t.txt": "a.jpg\na cat on a mat\n"})
     assert "one sample per line" in run("pack", tmp_path / "t.txt", tmp_path / "o.lmdb")
-    write(tmp_path, {"t.txt": "a.jpg 1\n"})
+    tree(tmp_path, {"t.txt": "a.jpg 1\n"})
     assert "one sample per line" in run("pack", tmp_path / "t.txt", tmp_path / "p.lmdb", "--source-kind", "lines")
 
 
@@ -240,7 +233,7 @@ def test_tiny_imagenet(tmp_path: Path) -> None:
     }
     assert [0, 1, 7, 5] == value(tmp_path / "p.lmdb", "boxes", 2, "<f4")
     (root / "val/images/val_1.JPEG").unlink()
-    write(root, pictures("val/images/x.JPEG"))
+    tree(root, pictures("val/images/x.JPEG"))
     _, val, skipped = packed(root, tmp_path / "q.lmdb", skip=True, split="val")
     assert (3, {"val/images/val_1.JPEG", "val/images/x.JPEG"}) == (len(val), skipped.keys())
 
@@ -291,7 +284,7 @@ def test_classes_with_a_gap(tmp_path: Path) -> None:
 def test_mnist(tmp_path: Path, suffix: str) -> None:
     """Pixels and labels are those of the files, compressed or not, whole folder or one file, also below raw."""
     for name, content in ((path.name, path.read_bytes()) for path in layouts.mnist(tmp_path / "d").iterdir()):
-        write(tmp_path / "MNIST", {f"raw/{name}{suffix}": gzip.compress(content) if suffix else content})
+        tree(tmp_path / "MNIST", {f"raw/{name}{suffix}": gzip.compress(content) if suffix else content})
     pixels, labels = layouts.mnist_arrays(7, seed=1)
     for path, options in (
         (tmp_path / "MNIST", {"split": "t10k"}),
@@ -384,7 +377,7 @@ def test_masks_by_part(tmp_path: Path, shape: str) -> None:
         for kind, mode in (("images", "RGB"), ("masks", "L")):
             folder = shape.format(kind=kind, part=part)
             files |= pictures(*(f"{folder}/{part}{i}.png" for i in range(3)), mode=mode)
-    root = write(tmp_path / "d", files)
+    root = tree(tmp_path / "d", files)
     _, samples, _ = packed(root, tmp_path / "o.lmdb", split="val")
     pictures_of, masks_of = (shape.format(kind=kind, part="val") for kind in ("images", "masks"))
 
@@ -481,7 +474,7 @@ def test_class_folders_of_arrays(tmp_path: Path) -> None:
 def test_folders_of_two_kinds_of_files(tmp_path: Path) -> None:
     """What is meant, nobody can tell."""
     root = layouts.class_files(tmp_path / "d", ".mp4")
-    write(root, {"a/0.wav": "x"})
+    tree(root, {"a/0.wav": "x"})
     assert "is of no kind that fastio packs: found 9 files" in refused(root)
 
 
@@ -505,7 +498,7 @@ def test_pictures_behind_many_folders(tmp_path: Path, kind: str) -> None:
     suffix = ".jpg" if kind != "ids" else ""
     lines = [f"{name}{suffix},{i + 4}" for i, name in enumerate(names)]
     file = {"all.txt" if kind == "list" else "all.csv": "\n".join(["image,label"] * (kind != "list") + lines)}
-    write(tmp_path / "d", {**others(), **pictures(*(f"z/{name}.jpg" for name in names)), **file})
+    tree(tmp_path / "d", {**others(), **pictures(*(f"z/{name}.jpg" for name in names)), **file})
     _, samples, _ = packed(tmp_path / "d", tmp_path / "o.lmdb")
 
     assert [4, 5, 6] == [each["label"] for each in samples.values()]
@@ -518,7 +511,7 @@ def test_many_lists_and_tables(tmp_path: Path, kind: str) -> None:
     """Each of 20 is a part."""
     suffix, title = (".txt", "") if kind == "list" else (".csv", "image,label\n")
     files = {f"part{i:02d}{suffix}": f"{title}p/0.png,{i}\n" for i in range(20)}
-    write(tmp_path / "d", {**pictures("p/0.png", "p/1.png"), **files})
+    tree(tmp_path / "d", {**pictures("p/0.png", "p/1.png"), **files})
 
     assert f"has 20 {kind}s, " in refused(tmp_path / "d")
     _, samples, _ = packed(tmp_path / "d", tmp_path / "o.lmdb", split="part18")
@@ -527,12 +520,12 @@ def test_many_lists_and_tables(tmp_path: Path, kind: str) -> None:
 
 def test_many_parts_of_masks(tmp_path: Path) -> None:
     """Of 20 parts none is taken for all, and one behind 40 other folders is found."""
-    write(tmp_path / "many", two_fields(*(f"scene{i:02d}" for i in range(20))))
+    tree(tmp_path / "many", two_fields(*(f"scene{i:02d}" for i in range(20))))
     assert "has 20 parts, " in refused(tmp_path / "many")
     assert 2 == len(packed(tmp_path / "many", tmp_path / "o.lmdb", split="scene18")[1])
-    write(tmp_path / "late", {**others(15), **two_fields("train", "val")})
+    tree(tmp_path / "late", {**others(15), **two_fields("train", "val")})
     assert "has 2 parts, 'train', 'val'" in refused(tmp_path / "late")
-    write(tmp_path / "one", {**others(), **two_fields("train")})
+    tree(tmp_path / "one", {**others(), **two_fields("train")})
     types, samples, _ = packed(tmp_path / "one", tmp_path / "p.lmdb")
     assert {"image", "mask"} == types.keys()
     assert 2 == len(samples)
@@ -541,7 +534,7 @@ def test_many_parts_of_masks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["mds", "litdata"])
 def test_many_folders_beside_shards(tmp_path: Path, kind: str) -> None:
     """A split behind 40 other folders counts as much as one before them."""
-    write(tmp_path / "d", others())
+    tree(tmp_path / "d", others())
     KINDS[kind](tmp_path / "d" / "train", 8)
     assert 8 == len(open_store(tmp_path / "d"))
     KINDS[kind](tmp_path / "d" / "a", 8)
@@ -570,7 +563,7 @@ def test_parts_of_yolo_without_objects(tmp_path: Path, shape: str) -> None:
         files |= pictures(*(f"{images}/{i}.png" for i in range(2)))
         files |= {f"{labels}/{i}.txt": "0 .5 .5 .1 .1\n" * (part == "train") for i in range(2)}
         files[f"{labels}/classes.txt"] = "dog\n"
-    write(tmp_path / "d", files)
+    tree(tmp_path / "d", files)
 
     assert "has 2 parts, 'train', 'val'" in refused(tmp_path / "d")
     assert 2 == len(packed(tmp_path / "d", tmp_path / "o.lmdb", split="val")[1])
@@ -579,6 +572,6 @@ def test_parts_of_yolo_without_objects(tmp_path: Path, shape: str) -> None:
 def test_ids_in_two_folders(tmp_path: Path) -> None:
     """Which folder is meant is asked, however many lie between them."""
     table = layouts.open_images(tmp_path / "d")
-    write(tmp_path / "d", {**{f"w{i:02d}/note.md": "a note" for i in range(40)}, **pictures("z/0000000000000000.jpg")})
+    tree(tmp_path / "d", {**{f"w{i:02d}/note.md": "a note" for i in range(40)}, **pictures("z/0000000000000000.jpg")})
 
     assert "both do: name it with --root" in refused(table)

@@ -14,6 +14,7 @@ from fastio.converters import open_source, pack
 from fastio.store import open_store
 from fastio.store.protocol import read_values
 from tests.converters.sources import layouts
+from tests.converters.trees import tree
 
 datasets = pytest.importorskip("torchvision.datasets")
 
@@ -41,8 +42,8 @@ def test_voc(tmp_path: Path) -> None:
 def test_mnist(tmp_path: Path, part: str) -> None:
     """Pixels and labels of MNIST, from its own folder."""
     for path in layouts.mnist(tmp_path / "files", 30).iterdir():
-        layouts.write(tmp_path / "MNIST/raw", {path.name: path.read_bytes()})
-        layouts.write(tmp_path / "MNIST/raw", {f"{path.name}.gz": gzip.compress(path.read_bytes())})
+        tree(tmp_path / "MNIST/raw", {path.name: path.read_bytes()})
+        tree(tmp_path / "MNIST/raw", {f"{path.name}.gz": gzip.compress(path.read_bytes())})
     theirs = datasets.MNIST(tmp_path, train=part == "train")
     pack(open_source(tmp_path / "MNIST", split=part), tmp_path / "o.h5")
     ours = FastDataset(tmp_path / "o.h5", mode=None)

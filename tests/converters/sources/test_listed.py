@@ -8,23 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from PIL import Image
 
 from fastio import FastDataset, FastLoader, transforms
-from fastio.cli import cli
 from fastio.converters import Raw, Transcode, open_source, pack
 from fastio.store import open_store
+from tests.commands import run
 from tests.converters.trees import files_below, picture
 
 NAME = "n02105855/n02105855_2933.JPEG"
-
-
-def run(*args):
-    """Run a command in this process; it succeeds."""
-    result = CliRunner().invoke(cli, [str(arg) for arg in args])
-    assert 0 == result.exit_code, result.output
-    return result.output
 
 
 @pytest.fixture

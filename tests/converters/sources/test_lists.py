@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastio import FastDataset, Writer
-from fastio.cli import cli
 from fastio.converters import open_source, pack
 from fastio.converters.fields.types import parse_choice
 from fastio.errors import SourceError
-from fastio.store import SampleStore, open_store
+from fastio.store import open_store
 from fastio.types.field_types import type_of
+from tests.commands import run
 from tests.converters.sources.arrow.picture_tables import (
     with_features,
     write_file,
@@ -29,26 +28,13 @@ from tests.converters.sources.arrow.picture_tables import (
     write_saved,
     write_stream,
 )
+from tests.converters.sources.packed import lists_of
 from tests.converters.sources.test_pairs import tree
 from tests.converters.trees import picture
 
 PAIR = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 PICTURES = [picture(i, kind=("JPEG", "PNG")[i % 2]) for i in range(6)]
 TURN = {"user": "what is it?", "assistant": "a number"}
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result.output
-
-
-def lists_of(store: SampleStore, name: str) -> list[list[bytes]]:
-    """The elements of each sample."""
-    elements = store.elements(name)
-    views = iter(elements.spans(name, np.arange(len(elements))).views())
-    return [[next(views).tobytes() for _ in range(count)] for count in elements.counts.tolist()]
 
 
 def pairs(files: Sequence[bytes | None]) -> list[dict[str, Any] | None]:

@@ -111,6 +111,23 @@ def test_datums(tmp_path: Path) -> None:
     assert "is not a Datum of Caffe: it is cut off" in skipped["b"]
 
 
+def test_datums_without_labels(tmp_path: Path) -> None:
+    """Where the first Datum has no label, one that has is a problem: its label would be lost."""
+    one, other = datum(data=picture(1), encoded=1, label=None), datum(data=picture(2), encoded=1)
+    for first, second, words in ((one, other, "has a label, while the first has none"), (other, one, "has no label")):
+        path = write(tmp_path / f"{words[:5]}.mdb", {b"0": first, b"1": second})
+        assert f"1: is a Datum that {words}" in refused(path)
+
+
+def test_pictures_are_no_bookkeeping(tmp_path: Path) -> None:
+    """Whatever their keys."""
+    names = [b"__cat__", b"keys", b"length", b"num_samples"]
+    path = write(tmp_path / "in.mdb", {**{name: picture(i) for i, name in enumerate(names)}, b"__len__": b"4"})
+    _, samples, _ = packed(path, tmp_path / "o.lmdb")
+
+    assert [name.decode() for name in names] == list(samples)
+
+
 def test_text_recognition(tmp_path: Path) -> None:
     """Pictures and texts by number; what lacks its partner, and what num-samples promises, is a problem."""
     values = {b"image-%09d" % i: picture(i) for i in range(1, 6)} | {b"num-samples": b"7", b"wh-000000001": b"6_5"}
@@ -205,6 +222,28 @@ def test_damaged_first_pages(tmp_path: Path, name: str) -> None:
     path.write_bytes(data)
 
     assert str(path) in refused(path, kind="lmdb")
+
+
+def test_a_damaged_meta_page(tmp_path: Path) -> None:
+    """The other one may be that of the transaction before, which lacks samples."""
+    path = write(tmp_path / "in.mdb", {b"%d" % i: picture(i) for i in range(9)})
+    write(path, {b"%d" % i: picture(i) for i in range(9, 12)})
+    data = bytearray(path.read_bytes())
+    assert data[16 + 24 + 96 + 8] == 2  # the number of the last transaction, whose page is the first
+    for at in (16, PAGE + 16):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        assert "or one of its first two pages is damaged" in refused(path, kind="lmdb")
+
+
+@pytest.mark.parametrize("key", [b"a5", b"a0", b"b5"])
+def test_keys_that_changed(tmp_path: Path, key: bytes) -> None:
+    """A key that no longer ascends, or is there twice, is damage; so is another size, which moves what follows."""
+    path = write(tmp_path / "in.mdb", {b"a%d" % i: picture(i) for i in range(9)})
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"a4\x89PNG", key + b"\x89PNG"))
+    assert "out of its order" in refused(path, kind="lmdb")
+    path.write_bytes(data.replace(b"\x02\0a4\x89PNG", b"\x06\0a4\x89PNG"))
+    assert "nodes that overlap" in refused(path, kind="lmdb")
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from fastio.cli import cli
 from fastio.converters import SOURCES, Source, open_source
 from fastio.errors import SourceError
 from fastio.store import FORMATS, open_store
+from tests.commands import result_of, run
 from tests.converters.sources import book_source
 from tests.converters.sources.conformance import SourceConformance, read_all
 from tests.converters.trees import picture
@@ -36,13 +35,6 @@ def write(path: Path, pictures: list[bytes]) -> Path:
     return path
 
 
-def run(*arguments: object, code: int = 0) -> Result:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result
-
-
 class TestConformance(SourceConformance):
     """The contract of all sources."""
 
@@ -55,22 +47,22 @@ class TestConformance(SourceConformance):
 @pytest.mark.parametrize("suffix", [each.suffixes[0] for each in FORMATS.values()])
 def test_pack_verify_info(book: Path, tmp_path: Path, suffix: str) -> None:
     """The commands take it, in every format, shuffled and with its pictures written anew."""
-    said = run("pack", book, tmp_path / f"b{suffix}", "--source-kind", "book", "--shuffle", 1).stderr
+    said = result_of("pack", book, tmp_path / f"b{suffix}", "--source-kind", "book", "--shuffle", 1).stderr
     assert f"{book}: a book of pictures, 7 samples, " in said
-    assert "7 compared" in run("verify", tmp_path / f"b{suffix}", "--against", book, "--source-kind", "book").output
-    assert "packed from a.book (book)" in run("info", tmp_path / f"b{suffix}").output
+    assert "7 compared" in run("verify", tmp_path / f"b{suffix}", "--against", book, "--source-kind", "book")
+    assert "packed from a.book (book)" in run("info", tmp_path / f"b{suffix}")
     with open_store(tmp_path / f"b{suffix}") as store:
         assert {f"page {i}.png" for i in range(7)} == set(store.keys(range(7)))
     run("pack", book, tmp_path / f"c{suffix}", "--raw")
-    assert "all good" in run("verify", tmp_path / f"c{suffix}", "--against", book).output
+    assert "all good" in run("verify", tmp_path / f"c{suffix}", "--against", book)
 
 
 def test_problems(tmp_path: Path) -> None:
     """Pages that are cut off or no pictures are named; packed and skipped are all of them."""
     book = write(tmp_path / "a.book", [picture(0), b"no picture", picture(2), picture(3)])
     book.write_bytes(book.read_bytes()[:-1])
-    assert "a.book/page 3.png: is cut off" in run("pack", book, tmp_path / "b.lmdb", code=1).output
-    said = run("pack", book, tmp_path / "b.lmdb", "--on-error", "skip").stdout
+    assert "a.book/page 3.png: is cut off" in run("pack", book, tmp_path / "b.lmdb", code=1)
+    said = result_of("pack", book, tmp_path / "b.lmdb", "--on-error", "skip").stdout
 
     assert "packed 2 of 3 samples and skipped 2 problems" in said
     assert [("page 0.png", 0), ("page 2.png", 2)] == [
@@ -80,8 +72,8 @@ def test_problems(tmp_path: Path) -> None:
 
 def test_help_names_it() -> None:
     """Among the values of the option, to which the words about SRC lead."""
-    assert "|book" in "".join(run("verify", "--help").output.split())
-    said = " ".join(run("pack", "--help").output.split())
+    assert "|book" in "".join(run("verify", "--help").split())
+    said = " ".join(run("pack", "--help").split())
     assert "|book]" in said.replace(" ", "")
     assert "--source-kind lists all kinds" in said
 

@@ -25,10 +25,11 @@ from fastio.converters.inspect.contact_sheet import shown_lists
 from fastio.store import open_store
 from fastio.transforms import Normalize, Patchify, SmartResize, vision_lengths
 from fastio.types.field_types import type_of
-from fastio.types.runs import mask_of_runs
 from tests.converters.sources.arrow.picture_tables import write_parquet, write_stream
+from tests.converters.sources.packed import lists_of
 from tests.converters.sources.test_pairs import tree
 from tests.converters.text.bpe import TEXTS, saved, train
+from tests.converters.text.build import stored
 from tests.converters.trees import picture
 
 SPECIAL = ("<pad>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<image>")
@@ -81,22 +82,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     tree(tmp_path / "photos", FILES)
     return tmp_path
-
-
-def lists_of(store: Any, name: str) -> list[list[bytes]]:
-    """The pictures of each sample."""
-    elements = store.elements(name)
-    views = iter(elements.spans(name, np.arange(len(elements))).views())
-    return [[next(views).tobytes() for _ in range(count)] for count in elements.counts.tolist()]
-
-
-def stored(path: Path | str) -> list[tuple[list[int], list[bool]]]:
-    """The ids of each sample, and which count in the loss."""
-    with open_store(path) as store:
-        every = np.arange(len(store))
-        ids = [np.frombuffer(view.tobytes(), "<u2") for view in store.spans("tokens", every).views()]
-        runs = [np.frombuffer(view.tobytes(), "<i4") for view in store.spans("loss", every).views()]
-    return [(each.tolist(), mask_of_runs(of, len(each)).tolist()) for each, of in zip(ids, runs, strict=True)]
 
 
 def by_transformers(name: str, turns: Sequence[Any]) -> tuple[list[int], list[bool]]:
@@ -419,7 +404,9 @@ def test_pictures_that_come_late(folder: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["json", "jsonl", "csv", "parquet"])
 @pytest.mark.parametrize("rows_before", [1, 60])
-def test_marks_of_pictures_that_no_folder_was_named_for(folder: Path, suffix: str, rows_before: int) -> None:
+def test_marks_of_pictures_that_no_folder_was_named_for(
+    folder: Path, suffix: str, rows_before: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """Chats are not packed as text, <image> included, while a column names the pictures, however late."""
     plain = {"id": "7", "image": None, "instruction": "2 and 2", "output": "4"}
     rows = [*[plain] * rows_before, {**plain, "image": "0.png", "instruction": f"{MARK}which?", "output": "the log"}]
@@ -444,7 +431,11 @@ def test_marks_of_pictures_that_no_folder_was_named_for(folder: Path, suffix: st
     assert [by_transformers("inline", as_parts(talk))[0] for talk in talks] == [
         stored("o.h5")[i][0] for i in (0, rows_before)
     ]
+    assert not caplog.messages
     assert "left out: columns id, image" in run("pack", path, "t.h5", *words, "--without", "image")
+    (told,) = caplog.messages
+    assert f"keep {MARK} in their text" in told
+    assert "without the pictures of the column 'image'" in told
 
 
 def test_pictures_in_another_order(folder: Path) -> None:

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from fastio import FastDataset, Unpacked
 from fastio.cli import cli
 from fastio.errors import StoreError
-from tests.converters.sources.layouts import pictures, write
-from tests.converters.trees import class_folders, flat
+from tests.converters.sources.layouts import pictures
+from tests.converters.trees import class_folders, flat, tree
 
 GUIDE = (Path(__file__).parents[3] / "fastio/guide/packing.md").read_text()
 TABLE = GUIDE.split("## What a refusal says")[1].split("\n| --- |")[1].split("\n\n")[0]
@@ -41,24 +41,24 @@ def _parts(at: Path) -> None:
 
 def _yolo(at: Path) -> None:
     labels = {"labels/a.txt": "cat 0.5 0.5 0.1 0.1\n", "labels/b.txt": "dog 0.1 0.1 0.1 0.1\n"}
-    write(at / "boxes", {**pictures("images/a.jpg", "images/b.jpg"), **labels})
+    tree(at / "boxes", {**pictures("images/a.jpg", "images/b.jpg"), **labels})
 
 
 def _voc(at: Path) -> None:
-    write(at / "voc", {**pictures("JPEGImages/a.jpg"), "Annotations/a.xml": "<data><object/></data>"})
+    tree(at / "voc", {**pictures("JPEGImages/a.jpg"), "Annotations/a.xml": "<data><object/></data>"})
 
 
 def _cityscapes(at: Path) -> None:
-    write(at / "city", pictures("leftImg8bit/train/bern/bern_0_0_leftImg8bit.png"))
+    tree(at / "city", pictures("leftImg8bit/train/bern/bern_0_0_leftImg8bit.png"))
 
 
 def _coco(at: Path) -> None:
     entries = '{"images": [{"id": 1, "file_name": "b.jpg"}], "annotations": [], "categories": []}'
-    write(at / "coco", {**pictures("images/a.jpg"), "annotations/instances.json": entries})
+    tree(at / "coco", {**pictures("images/a.jpg"), "annotations/instances.json": entries})
 
 
 def _masks(at: Path) -> None:
-    write(at / "scenes", {**pictures("images/a.jpg"), **pictures("mask/a.png", mode="L")})
+    tree(at / "scenes", {**pictures("images/a.jpg"), **pictures("mask/a.png", mode="L")})
 
 
 def _labels(at: Path) -> None:
@@ -67,11 +67,11 @@ def _labels(at: Path) -> None:
 
 
 def _list(at: Path) -> None:
-    write(at / "lists", {"train.txt": "a.jpg 1\nb.jpg 2\n"})
+    tree(at / "lists", {"train.txt": "a.jpg 1\nb.jpg 2\n"})
 
 
 def _dicom(at: Path) -> None:
-    write(at / "scans", {"a/1.dcm": "x", "b/2.dcm": "x"})
+    tree(at / "scans", {"a/1.dcm": "x", "b/2.dcm": "x"})
 
 
 BUILD: dict[str, Callable[[Path], None]] = {

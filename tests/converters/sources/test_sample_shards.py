@@ -17,7 +17,8 @@ from fastio import FastDataset
 from fastio.converters import LabelOptions, open_source
 from fastio.errors import SourceError, StoreError
 from fastio.store import open_store
-from tests.converters.sources.packed import packed, refused, run
+from tests.commands import run
+from tests.converters.sources.packed import packed, refused
 from tests.converters.sources.shard_files import KINDS, dictionary, pairs_of_kind, row, write_litdata, write_mds
 from tests.converters.trees import picture
 
@@ -264,6 +265,17 @@ REFUSED: dict[str, tuple[str, Callable[[Any], object], str]] = {
         "mds",
         lambda index: index["shards"][1]["raw_data"].update(basename="../shard.mds"),
         "names a shard '../shard.mds', expected a file below the folder",
+    ),
+    "twice": ("mds", lambda index: index["shards"].append(index["shards"][0]), r"shard\.00000\.mds: is listed twice"),
+    "table twice": (
+        "tables",
+        lambda index: index["chunks"].append(index["chunks"][1]),
+        r"chunk-0-1\.bin: is listed twice",
+    ),
+    "chunk twice": (
+        "litdata",
+        lambda index: index["chunks"].append(index["chunks"][0]),
+        r"chunk-0-0\.bin: is listed twice",
     ),
     "size": (
         "mds",

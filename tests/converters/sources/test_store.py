@@ -10,30 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from fastio.cli import cli
 from fastio.converters import Raw, Transcode, open_source, pack
 from fastio.converters.inspect.verify import verify
 from fastio.converters.text import Sequences, TextOptions
 from fastio.errors import SourceError, StoreCorrupt, StoreIncomplete
 from fastio.store import FORMATS, SampleBatch, create_store, open_store
 from fastio.types.schema import BYTES, COLUMN, IMAGE, RAW, TEXT, Field, Schema
+from tests.commands import result_of, run
 from tests.converters.text.build import BYTES as BYTE_TOKENS
 from tests.converters.text.build import packed as packed_text
-from tests.converters.text.build import tree
-from tests.converters.trees import class_folders, flat, foreign_tar, picture
+from tests.converters.trees import class_folders, flat, foreign_tar, picture, tree
 from tests.store.build import make_spans
 
 SUFFIXES = [each.suffixes[0] for each in FORMATS.values()]
 SHARDED = [each.suffixes[0] for each in FORMATS.values() if each.has_shards]
-
-
-def run(*arguments: object, code: int = 0) -> Result:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result
 
 
 def content(path: Path) -> dict[str, Any]:
@@ -186,7 +177,7 @@ def test_options_for_pictures(tmp_path, before):
 def test_options_for_pictures_need_pictures(tmp_path, make, option):
     """Where no picture is encoded they are refused, instead of standing in the store as done."""
     make(tmp_path, tmp_path / "a.lmdb")
-    said = run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5", *option, code=1).output
+    said = run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5", *option, code=1)
 
     assert "a.lmdb: holds no encoded pictures, but " in said
     assert not (tmp_path / "b.h5").exists()
@@ -195,8 +186,8 @@ def test_options_for_pictures_need_pictures(tmp_path, make, option):
 def test_other_options_that_do_not_fit(tmp_path):
     """A store brings its labels along, and its text is not tokenised any more: one line each, nothing written."""
     make_text(tmp_path, tmp_path / "a.lmdb")
-    labels = run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5", "--labels", "l.csv", code=1).output
-    tokens = run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5", "--tokenizer", "bytes", code=2).output
+    labels = run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5", "--labels", "l.csv", code=1)
+    tokens = run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5", "--tokenizer", "bytes", code=2)
 
     assert "a.lmdb: a packed store has its own labels: drop --labels l.csv" in labels
     assert "--tokenizer is for text" in tokens
@@ -244,7 +235,10 @@ def test_history_over_several_stores(tmp_path):
     assert (5, []) == (said["shuffle"], said["skipped"])
     assert {"kind": "store", "name": "c.tar", "format": "tar"}.items() <= said["source"].items()
     assert {"kind": "imagefolder", "name": "c"}.items() <= said["origin"].items()
-    for line in (run("info", tmp_path / "d.lmdb").output, run("unpack", tmp_path / "d.lmdb", tmp_path / "e").output):
+    for line in (
+        run("info", tmp_path / "d.lmdb"),
+        run("unpack", tmp_path / "d.lmdb", tmp_path / "e"),
+    ):
         assert "in an earlier store: restart markers every 1 MCUs" in line
         assert "in an earlier store: made smaller, with loss" in line
 
@@ -260,7 +254,7 @@ def test_a_text_file_comes_back_from_the_third_store(tmp_path, tokens):
     run("unpack", tmp_path / "c.tar", tmp_path / "again")
 
     assert text == (tmp_path / "again" / "t.txt").read_bytes().decode()
-    assert "all good" in run("verify", tmp_path / "c.tar", "--against", tmp_path / "t.txt").output
+    assert "all good" in run("verify", tmp_path / "c.tar", "--against", tmp_path / "t.txt")
 
 
 def test_text_in_another_order_is_no_file(tmp_path):
@@ -284,7 +278,7 @@ def test_text_without_a_document_has_the_usual_separators(tmp_path):
     pack(open_source(tmp_path / "a.lmdb"), tmp_path / "b.h5", on_error="skip")
     pack(open_source(tmp_path / "b.h5"), tmp_path / "c.lmdb")
     for name in ("b.h5", "c.lmdb"):
-        said = run("unpack", tmp_path / name, tmp_path / f"from-{name}").output
+        said = run("unpack", tmp_path / name, tmp_path / f"from-{name}")
 
         usual = "\n\n\n"
         assert usual.join(["zwei ü", "three", "four", ""]) == (tmp_path / f"from-{name}" / "t.txt").read_text()
@@ -306,7 +300,7 @@ def test_verify_against_a_store(tmp_path):
     """The command takes a store, names what differs, and compares columns of every name."""
     make_fields(tmp_path, tmp_path / "a.lmdb")
     run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5")
-    assert "3 compared with" in run("verify", tmp_path / "b.h5", "--against", tmp_path / "a.lmdb").output
+    assert "3 compared with" in run("verify", tmp_path / "b.h5", "--against", tmp_path / "a.lmdb")
     with open_store(tmp_path / "a.lmdb") as store:
         every = np.arange(3)
         batch = SampleBatch(
@@ -318,7 +312,7 @@ def test_verify_against_a_store(tmp_path):
         with create_store(tmp_path / "c.h5", store.schema) as writer:
             writer.append(batch)
             writer.close({"classes": store.metadata["classes"]})
-    said = run("verify", tmp_path / "c.h5", "--against", tmp_path / "a.lmdb", code=1).output
+    said = run("verify", tmp_path / "c.h5", "--against", tmp_path / "a.lmdb", code=1)
 
     assert "has other values in the store than in the source (column 'box')" in said
 
@@ -328,8 +322,8 @@ def test_verify_names_what_it_compared(tmp_path):
     make_fields(tmp_path, tmp_path / "a.lmdb")
     run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5")
     run("pack", tmp_path / "a.lmdb", tmp_path / "c.h5", "--field", "note=caption", "--field", "image=image")
-    whole = run("verify", tmp_path / "b.h5", "--against", tmp_path / "a.lmdb").output
-    part = run("verify", tmp_path / "a.lmdb", "--against", tmp_path / "c.h5").output
+    whole = run("verify", tmp_path / "b.h5", "--against", tmp_path / "a.lmdb")
+    part = run("verify", tmp_path / "a.lmdb", "--against", tmp_path / "c.h5")
 
     assert "a.lmdb: keys and the fields image, depth, caption, blob, label, box; " in whole
     assert "the fields image, label (the source has no depth, caption, blob, box; the store has no note); " in part
@@ -343,7 +337,7 @@ def test_verify_against_the_first_source(tmp_path):
     run("pack", tmp_path / "f", tmp_path / "a.lmdb", "--labels", tmp_path / "l.csv", "--filter", "part=a")
     run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5")
 
-    said = run("verify", tmp_path / "b.h5", "--against", tmp_path / "f", "--labels", tmp_path / "l.csv").output
+    said = run("verify", tmp_path / "b.h5", "--against", tmp_path / "f", "--labels", tmp_path / "l.csv")
     assert "2 compared with" in said
 
 
@@ -352,12 +346,12 @@ def test_verify_against_a_source_before_pictures_changed(tmp_path):
     class_folders(tmp_path / "c")
     pack(open_source(tmp_path / "c"), tmp_path / "a.lmdb", pictures=Transcode(restart=1))
     pack(open_source(tmp_path / "a.lmdb"), tmp_path / "b.h5")
-    said = run("verify", tmp_path / "b.h5", "--against", tmp_path / "c").output
+    said = run("verify", tmp_path / "b.h5", "--against", tmp_path / "c")
     assert "compared by pixels, not bytes" in said
 
     pack(open_source(tmp_path / "b.h5"), tmp_path / "c.tar", pictures=Transcode(short_side=3))
     pack(open_source(tmp_path / "c.tar"), tmp_path / "d.lmdb")
-    said = run("verify", tmp_path / "d.lmdb", "--against", tmp_path / "c", code=1).output
+    said = run("verify", tmp_path / "d.lmdb", "--against", tmp_path / "c", code=1)
     assert "d.lmdb: its pictures were changed when the store was packed that it was packed from (c.tar)" in said
     run("verify", tmp_path / "c.tar", "--against", tmp_path / "b.h5")
     run("verify", tmp_path / "d.lmdb", "--against", tmp_path / "c.tar")
@@ -376,7 +370,7 @@ def test_stores_of_earlier_versions(tmp_path):
         assert ("store", "store") == (store.metadata["source"]["kind"], store.metadata["source"]["layout"])
         assert {"layout": "imagefolder", "name": "c", "labels": None} == store.metadata["origin"]
     for name in ("old.lmdb", "b.h5"):
-        assert "in none of these files" not in run("unpack", tmp_path / name, tmp_path / f"from-{name}").output
+        assert "in none of these files" not in run("unpack", tmp_path / name, tmp_path / f"from-{name}")
 
 
 def test_a_former_kind(tmp_path):
@@ -405,7 +399,7 @@ def test_a_store_that_cannot_be_opened(tmp_path):
     (tmp_path / "a.lmdb").write_bytes(data[:200] + bytes([data[200] ^ 255]) + data[201:])
     with pytest.raises(StoreCorrupt, match=r"a\.lmdb"):
         open_source(tmp_path / "a.lmdb")
-    assert "nothing.h5: no such file" in run("pack", tmp_path / "nothing.h5", tmp_path / "b.tar", code=1).output
+    assert "nothing.h5: no such file" in run("pack", tmp_path / "nothing.h5", tmp_path / "b.tar", code=1)
     with pytest.raises(SourceError, match=r"expected a packed store .* found a folder without shards"):
         open_source(tmp_path / "c", kind="store")
 
@@ -425,7 +419,7 @@ def test_a_folder_of_stores(tmp_path):
 def test_what_is_found_is_said(tmp_path):
     """The first line names the fields where they are not just pictures."""
     make_tokens(tmp_path, tmp_path / "a.lmdb")
-    said = run("pack", tmp_path / "a.lmdb", tmp_path / "b.h5").stderr
+    said = result_of("pack", tmp_path / "a.lmdb", tmp_path / "b.h5").stderr
 
     assert "a.lmdb: a packed store, token ids in 'tokens', 12 samples, " in said
     assert "2 classes" in said

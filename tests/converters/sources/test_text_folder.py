@@ -10,7 +10,8 @@ import pytest
 from fastio.converters.sources.documents import Limits
 from fastio.converters.text import TextOptions, find_text, open_text
 from fastio.errors import SourceError
-from tests.converters.text.build import documents, tree
+from tests.converters.text.build import documents
+from tests.converters.trees import tree
 
 
 def test_files_are_documents(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from fastio.converters.sources.streams import Stream
 from fastio.converters.sources.text_lines import Separators
 from fastio.converters.text import TextOptions, open_text
 from fastio.errors import SourceError
-from tests.converters.text.build import documents, tree
+from tests.converters.text.build import documents
+from tests.converters.trees import tree
 
 Split = Literal["line", "paragraph"]
 TEXT = "\n\none\ntwo  \r\n\n \t\nthree\r\n\r\nfour\n   five\n\n\n"

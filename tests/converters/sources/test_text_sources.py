@@ -10,7 +10,7 @@ import pytest
 from fastio.converters.text import Limits, TextSource, find_text, open_text
 from fastio.errors import SourceError
 from tests.converters.sources.text_conformance import MAKERS, TextSourceConformance
-from tests.converters.text.build import tree
+from tests.converters.trees import tree
 
 
 class TestConformance(TextSourceConformance):

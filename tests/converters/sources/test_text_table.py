@@ -22,7 +22,8 @@ from fastio.converters.sources.tables.rows import TableFile
 from fastio.converters.text import Limits, TextOptions, open_text
 from fastio.errors import SourceError
 from tests.converters.sources.text_conformance import write_stream
-from tests.converters.text.build import documents, packed, tree, values
+from tests.converters.text.build import documents, packed, values
+from tests.converters.trees import tree
 
 LABELLED = TextOptions(label_field="label")
 

@@ -11,28 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastio import FastDataset, FastLoader, SampleError, SourceError, TokenStream
-from fastio.cli import cli
 from fastio.converters import pack
 from fastio.converters.inspect.token_files import unpack_tokens
 from fastio.converters.sources.tokens import stream_source
 from fastio.store import open_store
+from tests.commands import run
 from tests.conftest import SUFFIXES
 from tests.dataset.streams import documents_of, stream_of, write_bin, write_documents, write_megatron
 from tests.forking import fork
 
 LENGTHS = (5, 9000, 1, 30, 4096, 4097, 12, 17)
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from fastio.converters import open_source
 from fastio.converters.inspect.unpack import unpack
 from fastio.converters.sources.layouts.voc import parse_xml
 from fastio.store import open_store
-from fastio.store.protocol import read_values
-from tests.converters.sources.layouts import pictures, voc, voc_xml, write
-from tests.converters.sources.packed import packed, refused, run
+from tests.commands import run
+from tests.converters.sources.layouts import pictures, voc, voc_xml
+from tests.converters.sources.packed import packed, refused, value
+from tests.converters.trees import tree
 
 PARTS = {"train": (0, 1, 2), "val": (4, 3)}
-
-
-def value(path: Path, name: str, index: int, dtype: str = "|u1") -> Any:
-    """One value of a store as a flat list."""
-    with open_store(path) as store:
-        return read_values(store, name, np.array([index])).view(0).view(dtype).tolist()
 
 
 def test_a_part(tmp_path: Path) -> None:
@@ -44,7 +37,7 @@ def test_a_part(tmp_path: Path) -> None:
 def test_what_stays_out_is_counted(tmp_path: Path) -> None:
     """Masks, other parts, and lists of single classes, which are no parts."""
     root = voc(tmp_path / "v", PARTS)
-    write(root, {**pictures("SegmentationClass/2007_000000.png"), "ImageSets/Main/cat_train.txt": "2007_000000 -1\n"})
+    tree(root, {**pictures("SegmentationClass/2007_000000.png"), "ImageSets/Main/cat_train.txt": "2007_000000 -1\n"})
     said = run("pack", root, tmp_path / "o.lmdb", "--split", "val")
 
     assert "SegmentationClass/ (is not of this part: 1 file (1 .png))" in said
@@ -58,7 +51,7 @@ def test_segmentation(tmp_path: Path) -> None:
     names = ["2007_000002", "2007_000005"]
     masks = pictures(*(f"SegmentationClass/{name}.png" for name in names), mode="P")
     lists = {"ImageSets/Segmentation/train.txt": "\n".join(names), "ImageSets/Segmentation/val.txt": names[0]}
-    write(root, {**masks, **lists})
+    tree(root, {**masks, **lists})
     types, samples, _ = packed(root, tmp_path / "o.lmdb", split="Segmentation/train")
 
     assert ("mask", "xywh") == (types["mask"], types["boxes"])
@@ -86,7 +79,7 @@ def test_without_lists(tmp_path: Path, inside: str) -> None:
     for path in (root / "ImageSets/Main").iterdir():
         path.unlink()
     assert 7 == len(packed(tmp_path / inside if inside else root, tmp_path / "o.lmdb")[1])
-    write(root, pictures("JPEGImages/more.jpg"))
+    tree(root, pictures("JPEGImages/more.jpg"))
     _, _, skipped = packed(root, tmp_path / "p.lmdb", skip=True)
     assert {"JPEGImages/more.jpg": "has no XML that annotates it"} == skipped
 
@@ -94,7 +87,7 @@ def test_without_lists(tmp_path: Path, inside: str) -> None:
 def test_other_names(tmp_path: Path) -> None:
     """images/ beside annotations/xmls, as of Oxford's pets."""
     files = {**pictures("images/a.jpg"), "annotations/xmls/a.xml": voc_xml(("cat", (1, 1, 5.5, "6.25")))}
-    packed(write(tmp_path / "pets", files), tmp_path / "o.lmdb")
+    packed(tree(tmp_path / "pets", files), tmp_path / "o.lmdb")
 
     assert [1, 1, 4.5, 5.25] == value(tmp_path / "o.lmdb", "boxes", 0, "<f4")
 
@@ -107,7 +100,7 @@ def test_no_objects_and_many(tmp_path: Path) -> None:
         "Annotations/a.xml": voc_xml(),
         "Annotations/b.xml": voc_xml(("cat", (1, 2, 3, 4)), ("cat", (5, 6, 7, 8)), more=more),
     }
-    packed(write(tmp_path / "v", files), tmp_path / "o.lmdb")
+    packed(tree(tmp_path / "v", files), tmp_path / "o.lmdb")
 
     assert [] == value(tmp_path / "o.lmdb", "boxes", 0, "<f4")
     expected = {"part": [{"name": "head"}, {"name": "hand"}], "object_id": 7, "pose": "Left"}
@@ -144,7 +137,7 @@ BAD = {
 def test_a_bad_xml_is_a_problem_of_its_picture(tmp_path: Path, name: str) -> None:
     """The others are packed. Nothing in an XML expands or is fetched."""
     root, (content, sentence) = voc(tmp_path / "v", PARTS), BAD[name]
-    write(root, {"Annotations/2007_000001.xml": content})
+    tree(root, {"Annotations/2007_000001.xml": content})
     _, samples, skipped = packed(root, tmp_path / "o.lmdb", skip=True, split="train")
 
     assert ["JPEGImages/2007_000000.jpg", "JPEGImages/2007_000002.jpg"] == list(samples)
@@ -165,7 +158,7 @@ def test_names_without_files(tmp_path: Path) -> None:
 def test_two_xmls_of_one_picture(tmp_path: Path) -> None:
     """Neither is taken: a.xml and a.XML may say different things."""
     root = voc(tmp_path / "v", PARTS)
-    write(root, {"Annotations/2007_000001.XML": voc_xml(("zebra", (1, 1, 5, 6)))})
+    tree(root, {"Annotations/2007_000001.XML": voc_xml(("zebra", (1, 1, 5, 6)))})
     (problem,) = open_source(root, split="train").problems
 
     assert "JPEGImages/2007_000001.jpg" == problem.key

@@ -18,7 +18,8 @@ from fastio.store import SampleBatch, create_store
 from fastio.types.field_types import field_of
 from fastio.types.schema import Schema
 from fastio.types.spans import Spans
-from tests.converters.sources.packed import packed, refused, run
+from tests.commands import run
+from tests.converters.sources.packed import packed, refused
 from tests.converters.trees import picture
 
 

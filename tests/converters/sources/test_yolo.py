@@ -18,22 +18,14 @@ from fastio.converters.sources.coco.samples import exif_orientation
 from fastio.converters.sources.layouts.yolo import _Config, _object
 from fastio.store import open_store
 from fastio.store.protocol import read_values
+from tests.commands import run
 from tests.converters.sources import layouts
 from tests.converters.sources.conformance import SourceConformance
-from tests.converters.sources.packed import packed, refused, run
-from tests.converters.trees import picture
+from tests.converters.sources.packed import packed, refused
+from tests.converters.trees import picture, tree
 
 WIDTH, HEIGHT = 40, 20
 YAML = "path: .\ntrain: images/train\nval: images/val\nnames:\n  0: cat\n  1: dog\n"
-
-
-def write(folder: Path, files: dict[str, str | bytes]) -> Path:
-    """Files by their paths below a folder; the folder."""
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return folder
 
 
 def pictures(folder: str, *names: str) -> dict[str, str | bytes]:
@@ -50,7 +42,7 @@ def detection(folder: Path, *, config: str | None = YAML) -> Path:
         "labels/val/d.txt": "0 0.5 0.5 1 1\n",
     }
     more = {} if config is None else {"data.yaml": config}
-    return write(folder, {**pictures("images/train", "a", "b", "c"), **pictures("images/val", "d"), **texts, **more})
+    return tree(folder, {**pictures("images/train", "a", "b", "c"), **pictures("images/val", "d"), **texts, **more})
 
 
 def value(store: Any, name: str, index: int, dtype: str) -> list[Any]:
@@ -66,7 +58,7 @@ class TestConformance(SourceConformance):
         """Seven pictures of images and labels without parts."""
         names = [str(i) for i in range(7)]
         texts: dict[str, str | bytes] = {f"labels/{name}.txt": f"{name} 0.5 0.5 0.1 0.1\n" for name in names}
-        return open_source(write(tmp_path / "d", {**pictures("images", *names), **texts}))
+        return open_source(tree(tmp_path / "d", {**pictures("images", *names), **texts}))
 
 
 @pytest.mark.parametrize("where", ["", "data.yaml"])
@@ -88,7 +80,7 @@ def test_boxes_are_pixels(tmp_path: Path, where: str) -> None:
 
 def test_what_stays_out_is_counted(tmp_path: Path) -> None:
     """The other part, and whatever else lies in the root."""
-    root = write(detection(tmp_path / "d"), {"README.md": "x", "runs/best.pt": "x"})
+    root = tree(detection(tmp_path / "d"), {"README.md": "x", "runs/best.pt": "x"})
     (root / "images/all").symlink_to(root / "images")  # a circle
     said = run("pack", root, tmp_path / "o.lmdb", "--split", "val")
 
@@ -102,11 +94,11 @@ def test_folders_of_parts_as_roboflow_exports_them(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {}
     for part, name in (("train", "a"), ("valid", "b")):
         files |= {**pictures(f"{part}/images", name), f"{part}/labels/{name}.txt": "0 0.5 0.5 1 1\n"}
-    root = write(tmp_path / "d", files)
+    root = tree(tmp_path / "d", files)
     expected = ["train/images/a.png"]
 
     assert expected == list(packed(root, tmp_path / "o.lmdb", split="train")[1])
-    write(root, {"data.yaml": "train: ../train/images\nval: ../valid/images\nnc: 1\nnames: ['ball']\n"})
+    tree(root, {"data.yaml": "train: ../train/images\nval: ../valid/images\nnc: 1\nnames: ['ball']\n"})
     assert expected == list(packed(root, tmp_path / "p.lmdb", split="train")[1])
     with open_store(tmp_path / "p.lmdb") as store:
         assert {"classes": ["ball"]} == store.metadata["field_classes"]
@@ -115,7 +107,7 @@ def test_folders_of_parts_as_roboflow_exports_them(tmp_path: Path) -> None:
 def test_lists_of_pictures(tmp_path: Path) -> None:
     """A yaml may name a file with a picture a line."""
     root = detection(tmp_path / "d", config="train: some.txt\nval: images/val\nnames: [cat, dog]\n")
-    write(root, {"some.txt": "./images/train/c.png\nimages/val/d.png\n\n"})
+    tree(root, {"some.txt": "./images/train/c.png\nimages/val/d.png\n\n"})
 
     assert ["images/train/c.png", "images/val/d.png"] == list(packed(root, tmp_path / "o.lmdb", split="train")[1])
 
@@ -123,7 +115,7 @@ def test_lists_of_pictures(tmp_path: Path) -> None:
 def test_two_pictures_of_one_label_file(tmp_path: Path) -> None:
     """Both have its objects: the label file of a picture goes by the stem alone."""
     root = detection(tmp_path / "d")
-    write(root, {"images/train/b.PNG": picture(7, size=(WIDTH, HEIGHT))})
+    tree(root, {"images/train/b.PNG": picture(7, size=(WIDTH, HEIGHT))})
     _, samples, _ = packed(root, tmp_path / "o.lmdb", split="train")
 
     assert 4 == len(samples)
@@ -133,9 +125,9 @@ def test_two_pictures_of_one_label_file(tmp_path: Path) -> None:
 def test_names_of_classes(tmp_path: Path) -> None:
     """A blank line would move the names behind it; what YAML takes for true or false is no name; a BOM is none."""
     root = detection(tmp_path / "d", config=None)
-    write(root, {"classes.txt": "\ufeffcat\r\n\r\ndog\r\n"})
+    tree(root, {"classes.txt": "\ufeffcat\r\n\r\ndog\r\n"})
     assert "classes.txt: line 2 is blank: expected the name of class 1" in refused(root, split="train")
-    write(root, {"classes.txt": "\ufeffcat\r\ndog\r\n\r\n", "labels/train/b.txt": "\ufeff1 0.5 0.5 0.25 0.5\n"})
+    tree(root, {"classes.txt": "\ufeffcat\r\ndog\r\n\r\n", "labels/train/b.txt": "\ufeff1 0.5 0.5 0.25 0.5\n"})
     packed(root, tmp_path / "o.lmdb", split="train")
     with open_store(tmp_path / "o.lmdb") as store:
         assert {"classes": ["cat", "dog"]} == store.metadata["field_classes"]
@@ -145,7 +137,7 @@ def test_names_of_classes(tmp_path: Path) -> None:
 
 def test_polygons(tmp_path: Path) -> None:
     """A polygon stays in objects, in pixels; its box is the smallest around it, as ultralytics makes it."""
-    root = write(
+    root = tree(
         tmp_path / "d", {**pictures("images", "a"), "labels/a.txt": "0 0.1 0.5 0.5 0.25 0.25 1\n", "classes.txt": "cat"}
     )
     types, _, _ = packed(root, tmp_path / "o.lmdb")
@@ -161,7 +153,7 @@ def test_key_points(tmp_path: Path) -> None:
     """With kpt_shape, they follow the box; without a third value, all can be seen."""
     config = "train: images\nval: images\nkpt_shape: [2, 3]\nnames: [face]\n"
     line = "0 0.5 0.5 0.5 0.5 0.25 0.5 2 0.75 0.5 0\n"
-    root = write(tmp_path / "d", {**pictures("images", "a"), "labels/a.txt": line, "data.yaml": config})
+    root = tree(tmp_path / "d", {**pictures("images", "a"), "labels/a.txt": line, "data.yaml": config})
     packed(root, tmp_path / "o.lmdb", split="train")
     with open_store(tmp_path / "o.lmdb") as store:
         assert [10, 10, 30, 10] == value(store, "keypoints", 0, "<f4")
@@ -198,7 +190,7 @@ BAD = {
 def test_a_bad_line_is_a_problem_of_its_picture(tmp_path: Path, name: str) -> None:
     """The others are packed; file and line are named."""
     root, (line, sentence) = detection(tmp_path / "d"), BAD[name]
-    write(root, {"labels/train/b.txt": line})
+    tree(root, {"labels/train/b.txt": line})
     _, samples, skipped = packed(root, tmp_path / "o.lmdb", skip=True, split="train")
 
     assert ["images/train/a.png", "images/train/c.png"] == list(samples)
@@ -208,7 +200,7 @@ def test_a_bad_line_is_a_problem_of_its_picture(tmp_path: Path, name: str) -> No
 
 def test_labels_of_no_picture(tmp_path: Path) -> None:
     """A label file too many is a problem; a damaged picture is one, too."""
-    root = write(detection(tmp_path / "d"), {"labels/train/x.txt": "", "images/train/b.png": b"no picture"})
+    root = tree(detection(tmp_path / "d"), {"labels/train/x.txt": "", "images/train/b.png": b"no picture"})
     _, samples, skipped = packed(root, tmp_path / "o.lmdb", skip=True, split="train")
 
     assert ["images/train/a.png", "images/train/c.png"] == list(samples)
@@ -234,7 +226,7 @@ def test_a_bad_yaml(tmp_path: Path, config: str, sentence: str) -> None:
 
 def test_captions_beside_pictures_are_not_yolo(tmp_path: Path) -> None:
     """Texts in labels/ that are no objects stay texts; --field takes any folder."""
-    root = write(tmp_path / "d", {**pictures("images", "a"), "labels/a.txt": "a dog and a cat"})
+    root = tree(tmp_path / "d", {**pictures("images", "a"), "labels/a.txt": "a dog and a cat"})
     assert "images/" in refused(root)
     _, samples, _ = packed(root, tmp_path / "o.lmdb", "image=images", "text=labels:text")
 
@@ -250,7 +242,7 @@ def test_turned_pictures(tmp_path: Path, orientation: int) -> None:
     Image.new("RGB", (WIDTH, HEIGHT)).save(file, "JPEG", exif=exif)
     assert orientation == exif_orientation(file.getvalue())
     files: dict[str, str | bytes] = {f"images/{name}.jpg": file.getvalue() for name in "ab"}
-    root = write(tmp_path / "d", {**files, "labels/a.txt": "0 0.5 0.5 0.1 0.1\n", "labels/b.txt": ""})
+    root = tree(tmp_path / "d", {**files, "labels/a.txt": "0 0.5 0.5 0.1 0.1\n", "labels/b.txt": ""})
     if orientation == 1:
         packed(root, tmp_path / "o.lmdb")
         return

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.converters.sources.packed import packed, refused, run
+from fastio import FastDataset
+from tests.commands import run
+from tests.converters.sources.packed import packed, refused
 from tests.converters.trees import files_below, picture
 
 STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
@@ -140,6 +142,23 @@ def test_damaged_or_hostile(tmp_path: Path, name: str, method: int) -> None:
     path.write_bytes(DAMAGES[name](path.read_bytes()))
 
     assert str(path) in refused(path)
+
+
+@pytest.mark.parametrize("name", ["1.png", "é.png"])
+def test_names_that_changed(tmp_path: Path, name: str) -> None:
+    """A member has its name twice, in the directory and before its bytes: where these differ, it is a problem."""
+    path = write(
+        tmp_path / "a.zip", {"cat/0.png": picture(0), f"cat/{name}": picture(1), "dog/2.png": picture(2)}, STORED
+    )
+    data, old, new = path.read_bytes(), f"cat/{name}".encode(), f"bat/{name}".encode()
+    for at in (data.index(old), data.rindex(old)):
+        path.write_bytes(data[:at] + new + data[at + len(new) :])
+        _, samples, skipped = packed(path, tmp_path / f"{at}.lmdb", skip=True)
+        assert ["cat/0.png", "dog/2.png"] == list(samples)
+        (problem,) = skipped.values()
+        assert "another name before its bytes than in the directory" in problem
+    dataset = FastDataset(path)
+    assert ["cat/0.png", "dog/2.png"] == dataset.keys
 
 
 def test_bombs(tmp_path: Path) -> None:

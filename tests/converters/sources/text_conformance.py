@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from fastio.converters import SOURCES
 from fastio.converters.text import Documents, Limits, TextOptions, TextSource, open_text
-from tests.converters.text.build import tree
+from tests.converters.trees import tree
 
 ROWS = [{"text": f"row {i} ü", "label": ("bee", "cat", "dog")[i % 3]} for i in range(12)]
 LABELLED = TextOptions(label_field="label")

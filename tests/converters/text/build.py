@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,10 @@ from fastio.converters.sources.documents import Limits
 from fastio.converters.text import BytesTokenizer, Encoder, Sequences, TextOptions, TextSamples, open_text
 from fastio.converters.text.tokenizer import Tokenizer
 from fastio.store import FORMATS, open_store
+from fastio.types.runs import mask_of_runs
 
 SUFFIXES = tuple(each.suffixes[0] for each in FORMATS.values())
 BYTES = BytesTokenizer()
-
-
-def tree(folder: Path, files: Mapping[str, bytes | str]) -> Path:
-    """A folder with these files below it."""
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return folder
 
 
 def packed(
@@ -78,3 +69,12 @@ def documents(
             texts[key] = part.data[start : start + size].tobytes()
         problems |= {problem.key: problem.problem for problem in part.problems}
     return texts, problems
+
+
+def stored(path: Path | str) -> list[tuple[list[int], list[bool]]]:
+    """The ids of each sample, and which count in the loss."""
+    with open_store(path) as store:
+        every = np.arange(len(store))
+        ids = [np.frombuffer(view.tobytes(), "<u2") for view in store.spans("tokens", every).views()]
+        runs = [np.frombuffer(view.tobytes(), "<i4") for view in store.spans("loss", every).views()]
+    return [(each.tolist(), mask_of_runs(of, len(each)).tolist()) for each, of in zip(ids, runs, strict=True)]

@@ -28,6 +28,7 @@ from fastio.errors import SourceError
 from fastio.store import open_store
 from fastio.types.runs import mask_of_runs
 from tests.converters.text.bpe import TEXTS, saved, train
+from tests.converters.text.build import stored
 from tests.converters.text.chat_templates import NO_SYSTEM, SPECIAL, TEMPLATES, plain
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
@@ -73,15 +74,6 @@ def packed(source: Path, encoder: ChatEncoder, *, column: str = "messages", **ho
     """The chats of a table, packed beside it."""
     samples = TextSamples(open_text(source, options=TextOptions(chat=column)), encoder)
     return pack(samples, source.with_suffix(".h5"), overwrite=True, **how)
-
-
-def stored(path: Path) -> list[tuple[list[int], list[bool]]]:
-    """The ids of each sample, and which count in the loss."""
-    with open_store(path) as store:
-        every = np.arange(len(store))
-        ids = [np.frombuffer(view.tobytes(), "<u2") for view in store.spans("tokens", every).views()]
-        runs = [np.frombuffer(view.tobytes(), "<i4") for view in store.spans("loss", every).views()]
-    return [(each.tolist(), mask_of_runs(of, len(each)).tolist()) for each, of in zip(ids, runs, strict=True)]
 
 
 def encoded(encoder: ChatEncoder, folder: Path, *found: Mapping[str, Any], column: str = "messages") -> Any:

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from fastio import FastLoader, TokenStream
-from fastio.cli import cli
 from fastio.converters import Part, pack
 from fastio.converters.text import Encoder, Sequences, TextSamples, load_tokenizer, open_text
 from fastio.errors import SourceError
 from fastio.store import open_store
 from fastio.store.token_files import RUN_BYTES
+from tests.commands import outcome
 from tests.converters.text.bpe import saved, train
-from tests.converters.text.build import SUFFIXES, tree
+from tests.converters.text.build import SUFFIXES
+from tests.converters.trees import tree
 
 PATTERN = "stream-%06d.tar"
 
@@ -58,12 +58,6 @@ def expected(texts: list[str], tokenizer: Path) -> list[list[int]]:
     return [[*library.encode(text).ids, library.token_to_id("</s>")] for text in texts]
 
 
-def run(*words: object) -> tuple[int, str]:
-    """The exit code of a command, and what it prints."""
-    result = CliRunner().invoke(cli, [str(word) for word in words])
-    return result.exit_code, result.output
-
-
 @pytest.mark.parametrize("suffix", [*SUFFIXES, "set", "parts"])
 def test_a_stream_is_all_ids_in_order(
     tmp_path: Path, source: Path, texts: list[str], tokenizer: Path, suffix: str
@@ -101,16 +95,16 @@ def test_windows_keep_documents_apart(tmp_path: Path, source: Path, tokenizer: P
 def test_the_way_back(tmp_path: Path, source: Path) -> None:
     """The text comes back byte by byte, the ids as a .bin; the store equals its source, and info says what it is."""
     out = tmp_path / "stream.lmdb"
-    code, said = run("pack", source, out, "--tokenizer", "bytes", "--concat", "--eos")
+    code, said = outcome("pack", source, out, "--tokenizer", "bytes", "--concat", "--eos")
     assert 0 == code, said
     assert " in a stream, " in said
     assert f"stream: TokenStream({str(out)!r}).windows(1025) reads it" in said
-    assert 0 == run("verify", out, "--against", source)[0]
-    about = run("info", out)[1]
+    assert 0 == outcome("verify", out, "--against", source)[0]
+    about = outcome("info", out)[1]
     assert "one stream of ids, for TokenStream" in about
     assert f"stream = TokenStream({str(out)!r})" in about
     for form, target in (((), "back"), (("--as", "bin"), "train.bin")):
-        code, said = run("unpack", out, tmp_path / target, *form)
+        code, said = outcome("unpack", out, tmp_path / target, *form)
         assert 0 == code, said
 
     assert source.read_bytes() == (tmp_path / "back" / "corpus.txt").read_bytes()
@@ -130,7 +124,7 @@ WRONG = {
 def test_options_that_make_no_stream(tmp_path: Path, source: Path, name: str) -> None:
     """One line says what to type."""
     options, words = WRONG[name]
-    code, said = run("pack", source, tmp_path / "a.h5", "--concat", *options)
+    code, said = outcome("pack", source, tmp_path / "a.h5", "--concat", *options)
 
     assert (2, True) == (code, words in said), said
     assert not (tmp_path / "a.h5").exists()

@@ -17,7 +17,8 @@ from fastio.converters.text.huggingface import in_our_threads
 from fastio.errors import SourceError
 from fastio.store import open_store
 from tests.converters.text.bpe import lower, saved, templated, train
-from tests.converters.text.build import SUFFIXES, ids, packed, tree
+from tests.converters.text.build import SUFFIXES, ids, packed
+from tests.converters.trees import tree
 
 TEXT = "the cat sat on the mat\nGrüße,\n  two\tspaces\n\nan <s> within\n\nTHE DOG"
 

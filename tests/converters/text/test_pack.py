@@ -24,7 +24,8 @@ from fastio.converters.text import (
 )
 from fastio.errors import SourceError
 from fastio.store import open_store
-from tests.converters.text.build import BYTES, SUFFIXES, ids, packed, tree, values
+from tests.converters.text.build import BYTES, SUFFIXES, ids, packed, values
+from tests.converters.trees import tree
 
 BOS, EOS = 256, 257
 GOOD = {"pos/a.txt": "one\n", "pos/b.txt": "zwei ü", "neg/c.txt": "3"}

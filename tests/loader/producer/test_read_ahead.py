@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import logging
-from itertools import pairwise
+import re
+from itertools import count, pairwise
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,18 @@ import pytest
 import torch
 
 from fastio import FastDataset, FastLoader
-from fastio.loader.producer.read_ahead import HeldReader
+from fastio.loader.producer.read_ahead import HeldReader, WindowReader
 from fastio.samplers.batches import Batches
+from fastio.store import SampleBatch, create_store
 from fastio.store.files import KINDS
+from fastio.store.files.remote.remote_files import RemoteFiles
 from fastio.transforms import RandomCrop
+from fastio.types.schema import TOKENS, Field, Schema
 from fastio.types.spans import Spans
 from tests.conftest import encode, pictures, write_store
+from tests.store.build import make_spans
 from tests.store.files.holding_toy import HoldingBucket, HoldingFiles
+from tests.store.files.range_server import Response, range_server
 from tests.store.files.toy import SCHEME
 
 
@@ -32,6 +39,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> HoldingBucket:
 
 
 COUNT = 3000
+TOKEN_ROWS = Schema((Field("tokens", TOKENS, "<u2", (None,)),))
 LANES = "200000"  # bytes that an order may count on: 64 lanes of a few blocks
 
 
@@ -111,6 +119,20 @@ def test_single_samples(bucket: HoldingBucket, url: str, local: Path, caplog: py
     assert len(lines) == 2  # one a loader
     assert "toy://x.h5" in lines[0]
     assert "shuffle=True" in lines[0]
+
+
+@pytest.mark.usefixtures("large")
+def test_the_memory_that_is_advised_is_enough(
+    bucket: HoldingBucket, url: str, local: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the variable set as the line says, nothing is a request of its own."""
+    with caplog.at_level(logging.WARNING):
+        _compared(url, local, shuffle="full")
+    name, value = re.findall(r"(FASTIO_SHUFFLE_MEMORY)=(\w+)", caplog.text)[0]
+    monkeypatch.setenv(name, value)
+    before = bucket.missed
+    _compared(url, local, shuffle="full")
+    assert bucket.missed == before
 
 
 def test_a_full_shuffle_reads_everything_once_if_memory_may_hold_it(
@@ -262,6 +284,30 @@ def test_when_the_first_batch_waits_for_windows(
 
 
 @pytest.mark.usefixtures("large")
+@pytest.mark.parametrize(("shuffle", "come"), [(False, 80), (True, 450)])  # half of the requests of an epoch
+def test_batches_are_made_while_the_rest_arrives(
+    local: Path, monkeypatch: pytest.MonkeyPatch, shuffle: Any, come: int
+) -> None:
+    """A batch waits for its own samples, not for others that were asked for with them."""
+    monkeypatch.setattr(RemoteFiles, "chunk_bytes", 10_000)
+    may_come, answers = Event(), count()
+
+    def held_back(_: Response) -> None:
+        if next(answers) >= come:
+            may_come.wait(300)
+
+    with range_server() as server:
+        url = server.put("x.h5", local.read_bytes())
+        with FastLoader(url, 8, shuffle=shuffle, threads=1, prefetch_batches=1) as loader:
+            server.always = held_back
+            batches = iter(loader)
+            firsts = [next(batches)[1] for _ in range(4)]
+            may_come.set()
+            labels = torch.cat([*firsts, *(labels for _, labels in batches)])
+    assert COUNT == len(labels)
+
+
+@pytest.mark.usefixtures("large")
 def test_one_request_a_block(bucket: HoldingBucket, url: str) -> None:
     """A block of an order in lanes is one request, though windows begin within blocks; each byte comes once."""
     with FastLoader(url, 8, shuffle=True, threads=1) as loader:
@@ -324,3 +370,52 @@ class ToSum:
     def __call__(self, picture: Any) -> int:
         """One number."""
         return int(np.asarray(picture).sum())
+
+
+# Windows of files that the page cache keeps.
+
+
+ROWS = 4000
+
+
+@pytest.fixture(scope="module")
+def token_rows(tmp_path_factory: pytest.TempPathFactory) -> FastDataset:
+    """A set of rows of one to three ids in eight shards and more."""
+    folder, rng = tmp_path_factory.mktemp("rows"), np.random.default_rng(0)
+    with create_store(folder / "x-%06d.tar", TOKEN_ROWS, shard_bytes=2000) as writer:
+        values = [rng.bytes(2 * int(ids)) for ids in rng.integers(1, 4, ROWS)]
+        writer.append(SampleBatch([f"{i:05d}" for i in range(ROWS)], {"tokens": make_spans(values)}))
+        writer.close({})
+    dataset = FastDataset(folder / "x.fastio-set")
+    assert len(dataset.store.shards) >= 8
+    return dataset
+
+
+@pytest.mark.parametrize("job_bytes", [100, 1 << 20])
+@pytest.mark.parametrize("step", [1, 7, 100])
+def test_windows_over_many_files(
+    job_bytes: int, step: int, token_rows: FastDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Stretches of files are asked for, in order, that cover all samples of a store or a subset once. A window that goes
+    over files is cut there, not into its samples; one of scattered samples is.
+    """
+    monkeypatch.setattr("fastio.loader.producer.read_ahead._JOB_BYTES", job_bytes)
+    wanted = np.arange(0, ROWS, step)
+    reader = WindowReader(token_rows, None if step == 1 else wanted)
+    batches = reader.with_windows(Batches(wanted, np.array([0, len(wanted)])), is_held=True)
+    assert batches.windows is not None
+    spans, runs = reader.extents(batches.windows, 4)
+    assert (np.diff(runs) >= 0).all()
+    places = spans.shard.astype(np.int64) << 40 | spans.starts
+    assert (np.diff(places) > 0).all()
+    own = token_rows.store.spans("tokens", wanted)
+    which = np.searchsorted(places, own.shard.astype(np.int64) << 40 | own.starts, side="right") - 1
+    assert (spans.shard[which] == own.shard).all()
+    assert (own.starts + own.sizes <= spans.starts[which] + spans.sizes[which]).all()
+    assert np.array_equal(np.unique(which), np.arange(len(spans)))
+    if step == 1:
+        assert int(spans.sizes.sum()) == int(own.sizes.sum())
+        assert len(spans) < ROWS // 5
+    if step == 100:
+        assert len(spans) == len(wanted)

@@ -10,14 +10,16 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributed import HashStore
 
-from fastio import FastDataset, FastLoader, LengthBucketSampler
+from fastio import FastDataset, FastLoader, LengthBucketSampler, Ranks
 from fastio.loader.proof.account import Account, ExpectedNumber, receipt_of
 from fastio.loader.proof.rank_exchange import exchanged
+from fastio.samplers.order import Uneven
 from fastio.types.receipt import Receipt
 from tests.numbered import COUNT, loader_of, write_numbers
 
@@ -182,6 +184,64 @@ def test_what_ranks_told_is_in_the_state_of_each(numbered: FastDataset) -> None:
     take([single], None)
 
     assert single.receipt().is_exact
+
+
+@pytest.mark.parametrize("kind", ["order", "buckets"])
+def test_a_state_behind_the_last_step_knows_what_was_left_out(numbered: FastDataset, kind: str) -> None:
+    """The same ranks go on to an exact receipt, which counts it; others, which need not leave it out, give it."""
+
+    def ranks(world_size: int, uneven: Uneven) -> list[FastLoader]:
+        if kind == "order":
+            return ranks_of(numbered, world_size, uneven=uneven)
+        lengths = np.arange(COUNT) % 7
+        shares = [Ranks(rank, world_size) for rank in range(world_size)]
+        samplers = [LengthBucketSampler(lengths, batch_size=4, uneven=uneven, ranks=share) for share in shares]
+        return [FastLoader(numbered, batch_sampler=sampler, threads=1) for sampler in samplers]
+
+    first = ranks(5, "drop")
+    states = take(first, len(first[0]))
+    same, others = ranks(5, "drop"), ranks(2, "pad")
+    assert {COUNT - 3} == {COUNT - loader._selection.sampler.plan(0).dropped for loader in first}
+    for loaders, samples, dropped in ((same, COUNT - 3, 3), (others, COUNT, 0)):
+        load(loaders, states, all_at_once=True)
+        take(loaders, None)
+        receipt = joined(loaders)
+        assert receipt.missing == ()
+        assert (samples, dropped) == (receipt.samples, receipt.dropped)
+        assert receipt.has_ended
+        assert receipt.expected in (None, receipt.number)  # buckets do not say which samples they leave out
+
+
+def test_ranks_without_a_process_group_are_gathered(numbered: FastDataset) -> None:
+    """By a function that gives all the texts in any order; then one rank's state goes on with the parts of all."""
+
+    def told(loaders: Sequence[FastLoader]) -> list[Receipt]:
+        texts = [json.dumps(loader._position.account().to_json()) for loader in loaders]
+
+        def gather(mine: str) -> list[str]:
+            assert mine in texts
+            return texts[::-1]
+
+        return [loader.receipt(gather=gather) for loader in loaders]
+
+    first = ranks_of(numbered, 3)
+    take(first, 1)
+    assert [receipt.missing for receipt in told(first)] == [()] * 3
+    state = json.loads(json.dumps(first[2].state_dict()))
+    second = ranks_of(numbered, 2)
+    for loader in second:
+        loader.load_state_dict(state)
+    take(second, None)
+    alone, *every = second[0].receipt(), *told(second)
+
+    assert alone.missing
+    assert all(receipt.is_exact for receipt in every), every
+    assert every[0] == every[1]
+    for wrong, ranks in ((lambda mine: [mine], r"\[0\]"), (lambda mine: [mine, mine], r"\[0, 0\]")):
+        with pytest.raises(
+            ValueError, match=f"of rank 0 has gathered the texts of ranks {ranks}: expected one of each"
+        ):
+            second[0].receipt(gather=wrong)
 
 
 def test_ranks_that_do_not_come_are_named(numbered: FastDataset) -> None:

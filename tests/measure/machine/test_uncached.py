@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from fastio.cli.epoch_line import epoch_line
 from fastio.measure.machine import disk_kind
 from fastio.measure.machine.disk_kind import LEAST_BYTES, UncachedRead, file_system, read_uncached
+
+_SPARE = 16  # descriptors
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -26,6 +29,20 @@ def test_all_pieces_are_read_once(tmp_path: Path) -> None:
     assert read is None or (sum(sizes) == read.size_bytes and read.seconds > 0)
     if file_system(tmp_path) in ("ext4", "xfs"):
         assert read is not None
+
+
+def test_more_files_than_may_be_open(tmp_path: Path) -> None:
+    """Each piece is opened while it is read: a set may have a hundred thousand shards."""
+    paths = [tmp_path / str(number) for number in range(2 * _SPARE)]
+    for path in paths:
+        path.write_bytes(bytes(LEAST_BYTES // _SPARE))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + _SPARE, hard))
+    try:
+        read = read_uncached(paths, seconds=60)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert read is None or read.size_bytes == 2 * LEAST_BYTES
 
 
 def test_no_more_than_the_time_allows(tmp_path: Path) -> None:

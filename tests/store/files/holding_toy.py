@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ class HoldingBucket(Bucket):
     missed: int = 0
     most_held: int = 0
     held: weakref.WeakSet[Held] = field(default_factory=weakref.WeakSet)
+    lock: threading.Lock = field(default_factory=threading.Lock)  # of ``held``: threads of loaders read ahead, too
 
     def kind(self) -> Kind:
         """An entry of KINDS that reads this bucket."""
@@ -75,8 +77,9 @@ class HoldingFiles:
         for shard, start, size in zip(spans.shard.tolist(), spans.starts.tolist(), spans.sizes.tolist(), strict=True):
             ranges.append((shard, start, self._sources[shard].read(start, start + size)))
         held = Held(ranges)
-        self._bucket.held.add(held)
-        self._bucket.most_held = max(self._bucket.most_held, sum(each.nbytes for each in self._bucket.held))
+        with self._bucket.lock:
+            self._bucket.held.add(held)
+            self._bucket.most_held = max(self._bucket.most_held, sum(each.nbytes for each in self._bucket.held))
         return held
 
     def fetch(
@@ -96,7 +99,9 @@ class HoldingFiles:
         return Arrived(Spans(_native.Buffers([memory]), none, starts, spans.sizes, spans.checksums, spans.intervals))
 
     def _value(self, shard: int, start: int, size: int) -> NDArray[np.uint8]:
-        for held in list(self._bucket.held):
+        with self._bucket.lock:
+            there = list(self._bucket.held)
+        for held in there:
             for number, first, data in held.ranges:
                 if number == shard and first <= start and start + size <= first + len(data):
                     self._bucket.found += 1

@@ -28,7 +28,7 @@ from fastio.types.metrics import Opens, OpensGain
 from tests.converters.sources import layouts
 from tests.converters.sources.in_place_kinds import tfrecord
 from tests.converters.sources.test_in_place import settle
-from tests.converters.trees import class_folders, flat, picture
+from tests.converters.trees import class_folders, flat, picture, tree
 from tests.servers.fixtures import Served
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -702,7 +702,7 @@ def test_a_city_that_comes_later(tmp_path: Path) -> None:
     count = len(FastDataset(root, unpacked=train))
     for kind, end in (("leftImg8bit", "leftImg8bit"), ("gtFine", "gtFine_labelIds")):
         mode = "RGB" if kind == "leftImg8bit" else "L"
-        layouts.write(root, layouts.pictures(f"{kind}/train/zurich/zurich_0_{end}.png", mode=mode))
+        tree(root, layouts.pictures(f"{kind}/train/zurich/zurich_0_{end}.png", mode=mode))
 
     assert len(FastDataset(root, unpacked=train)) == count + 1
 

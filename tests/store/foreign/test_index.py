@@ -29,6 +29,7 @@ from fastio.store.index.verify import verify_store
 from fastio.store.protocol import read_values
 from fastio.store.write.locks import claimed
 from fastio.transforms import RandomResizedCrop, Resize
+from tests.commands import run
 from tests.conftest import encode, pictures
 from tests.servers.fixtures import Bucket
 from tests.store.small_set import write_set
@@ -68,13 +69,6 @@ def first_words(path: Path) -> dict[str, int]:
 
 
 EXPECTED = {"four.jpg": TAG, "one.jpg": TAG, "three.jpg": 0, "two.jpg": 0}
-
-
-def run(*words: object) -> str:
-    """What a command prints, which must succeed."""
-    result = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 @pytest.mark.parametrize("name", ["s.lmdb", "s.h5", "s.zip", "s.tar"])

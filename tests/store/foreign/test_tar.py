@@ -315,6 +315,23 @@ def test_shards_of_one_set(tmp_path: Path) -> None:
         assert [f"lonely{i}" for i in range(3)] == [entry["key"] for entry in store.metadata["skipped"]]
 
 
+@pytest.mark.parametrize("beside", ["p.png", "s-1.tar.gz", "s-1.tgz", "cats/p.jpg", "old/s-9.tar"])
+def test_samples_beside_shards(tmp_path: Path, beside: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What a folder of shards holds besides them is named; nothing is where the shards are."""
+    archive(tmp_path / "s-0.tar", {"a.png": b"1"})
+    for name in ("notes.txt", "labels.csv.gz", "empty/notes.txt", beside):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"?")
+    with open_store(tmp_path) as store:
+        assert ["a.png"] == store.keys([0])
+    (told,) = caplog.messages
+    assert repr(beside.partition("/")[0]) in told
+    assert f"name the shards, as in {tmp_path}/*.tar" in told
+    caplog.clear()
+    open_store(tmp_path / "s-*.tar").close()
+    assert not caplog.messages
+
+
 def test_ours_beside_foreign(tmp_path: Path) -> None:
     """Sealed and foreign shards are not one store."""
     write(tmp_path / "a.tar", {"a.png": b"1"})

@@ -9,15 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from fastio import FastDataset, FastLoader
-from fastio.cli import cli
 from fastio.converters import Source, open_source, pack
 from fastio.errors import StoreError, StoreIncomplete
 from fastio.store import FORMATS, open_store
 from fastio.store.index import seal
 from fastio.store.index.seal import MAGIC
+from tests.commands import run
 from tests.converters.sources.conformance import SourceConformance
 from tests.converters.trees import class_folders, files_below, flat, pickled
 from tests.store import toy
@@ -50,13 +49,6 @@ class TestToyAsSource(SourceConformance):
         class_folders(tmp_path / "c")
         pack(open_source(tmp_path / "c"), tmp_path / "s.toybox")
         return open_source(tmp_path / "s.toybox")
-
-
-def run(*args: object, code: int = 0) -> str:
-    """What a command prints; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(arg) for arg in args])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 def test_there_and_back(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,6 +24,8 @@ from fastio.errors import SchemaError, StoreCorrupt
 from fastio.store import FORMATS, SampleBatch, create_store, open_store
 from fastio.store.formats.format import PIECE_BYTES
 from fastio.store.formats.tar import TarWriter, _header
+from fastio.store.index import arrays
+from fastio.store.index.numbered_keys import KeyRun, NumberedKeys
 from fastio.store.index.verify import verify_store
 from fastio.store.sets.merge import merge_stores
 from fastio.types.schema import COLUMN, TEXT, TOKENS, Field, Schema
@@ -244,6 +247,54 @@ def test_webdataset_reads_a_flat_shard_as_one_sample(tmp_path: Path) -> None:
 
     assert ["tokens"] == [sample["__key__"] for sample in samples]
     assert np.concatenate(values).tolist() == np.load(io.BytesIO(samples[0]["npy"])).tolist()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_keys_that_count_up_are_a_rule(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large index keeps them as one in every format, and in the set that is made of shards and of sets."""
+    monkeypatch.setattr(arrays, "LARGE_FROM", 0)
+    values = sequences([3, 0, 2] * 40)
+    path = write(tmp_path / f"out{suffix}", values, batch_size=len(values))
+    with open_store(path) as store:
+        (shard,) = store.shards
+        assert isinstance(shard.keys, NumberedKeys)
+        assert shard.keys.runs == [KeyRun(len(values), b"a.txt:", 0, 1, b"")]
+        assert store.keys(np.arange(len(store))) == [f"a.txt:{i}" for i in range(len(values))]
+        store.check_index()
+
+
+def test_rules_of_merged_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Shards with rules, with keys as text and sets of either are merged: what goes on is one rule. A key that two have is
+    named, whichever way they keep it.
+    """
+    counts = (100, 70, 130, 50)
+    parts, first = [], 0
+    for number, count in enumerate(counts):
+        monkeypatch.setattr(arrays, "LARGE_FROM", 1 << 30 if number == 1 else 0)
+        parts.append(str(tmp_path / f"{number}.tar"))
+        write_numbered(parts[-1], first, count)
+        first += count
+    merge_stores(parts[:2], str(tmp_path / "a.fastio-set"))
+    merge_stores([str(tmp_path / "a.fastio-set"), *parts[2:]], str(tmp_path / "all.fastio-set"))
+    with open_store(tmp_path / "all.fastio-set") as store:
+        runs = [shard.keys.runs for shard in store.shards if isinstance(shard.keys, NumberedKeys)]
+        assert runs == [[KeyRun(n, b"t", sum(counts[:i]), 6, b"")] for i, n in enumerate(counts)]
+        assert store.keys(np.arange(len(store))) == [f"t{i:06d}" for i in range(sum(counts))]
+    assert json.dumps([[350, "t", 0, 6, ""]], separators=(",", ":")).encode() in Path(store.path).read_bytes()
+    for part, names in ((60, r"0\.tar"), (160, r"1\.tar")):
+        other = str(tmp_path / f"other{part}.tar")
+        write_numbered(other, part, 40)
+        with pytest.raises(SchemaError, match=rf"key 't{part:06d}' is in .*{names} and in .*other{part}\.tar"):
+            merge_stores([str(tmp_path / "all.fastio-set"), other], str(tmp_path / "more.fastio-set"))
+
+
+def write_numbered(path: str, first: int, count: int) -> None:
+    """A store of one id a sample, with keys that count up from ``first``."""
+    with create_store(path, Schema((Field("tokens", TOKENS, "<u2", (None,)),))) as writer:
+        keys = [f"t{i:06d}" for i in range(first, first + count)]
+        writer.append(SampleBatch(keys, {"tokens": make_spans([b"ab"] * count)}))
+        writer.close({})
 
 
 def test_flat_and_per_sample_are_not_merged(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,26 +13,38 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from fastio import FastDataset, FastLoader
+from fastio import FastDataset, FastLoader, beside
+from fastio._native import ThreadPool, crc32
 from fastio.errors import SampleError, StoreCorrupt, StoreError
+from fastio.loader.producer.chunks import Upcoming
 from fastio.store import open_store
+from fastio.store.files.mapped import InPlaceFiles
 from fastio.store.formats import FORMATS
 from fastio.store.index import arrays
 from fastio.store.index.arrays import CHECKSUMS, KEY_STARTS, IndexArray, Keys, Tables
 from fastio.store.index.seal import NARROW
 from fastio.store.index.store import SealedStore
 from fastio.store.index.verify import verify_store
+from fastio.store.index.views import SelectedStore
+from fastio.store.protocol import SampleStore
+from fastio.types.schema import RAW, TOKENS, Field
+from tests.conftest import write_store
+from tests.forking import answer_of_fork
 from tests.store.build import make_samples, read_all, write
+from tests.store.list_conformance import list_samples, write_lists
 
 FORMS = ["out.lmdb", "out.h5", "out.zip", "out-%06d.tar"]
 COUNT = 200
+POOL = ThreadPool(1)
+LOADED = (Field("tokens", TOKENS, "<u2", (None,)), Field("image", RAW, "|u1", (4, 4, 3)))  # one for each producer
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every index has tables, of small pieces."""
-    monkeypatch.setattr(arrays, "TABLES_FROM", 0)
+    monkeypatch.setattr(arrays, "LARGE_FROM", 0)
     monkeypatch.setattr(arrays, "PIECE_BYTES", 128)
     monkeypatch.setattr(arrays, "KEYS_TOGETHER", 16)
 
@@ -86,7 +98,7 @@ def places_of(path: str) -> dict[str, tuple[int, int]]:
 def test_all_is_as_without_tables(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples, keys, columns and receipt are those of a store whose index is compared when it is opened."""
     assert {CHECKSUMS} <= places_of(path).keys()
-    monkeypatch.setattr(arrays, "TABLES_FROM", 1 << 40)
+    monkeypatch.setattr(arrays, "LARGE_FROM", 1 << 40)
     (tmp_path / "plain").mkdir()
     plain = write(
         tmp_path / "plain" / Path(path).name, make_samples(COUNT), shard_bytes=100_000 if "%" in path else None
@@ -115,7 +127,7 @@ def test_numbers_are_narrow(path: str, tmp_path: Path, monkeypatch: pytest.Monke
     with open_store(path) as store:
         assert store.value_bytes("image").dtype == np.int64
         assert store.shards[0].starts["image"].dtype == np.int64
-    monkeypatch.setattr(arrays, "TABLES_FROM", 1 << 40)
+    monkeypatch.setattr(arrays, "LARGE_FROM", 1 << 40)
     (tmp_path / "small").mkdir()
     write(tmp_path / "small" / "out.h5", make_samples(COUNT))
     assert header_of(str(tmp_path / "small" / "out.h5"))["fastio"] == 1
@@ -142,6 +154,16 @@ def test_the_narrowest_type(numbers: list[int], dtype: str) -> None:
     expected = next((each for each in narrower if max(numbers, default=0) <= np.iinfo(each).max), dtype)
     assert found.str == expected
     assert arrays.narrowest(np.dtype(dtype), [*parts, np.array([-1])]).str == dtype
+    most = max(numbers, default=0)
+    for bound in (most, most + 1, 300 * most):
+        assert arrays.narrowest(np.dtype(dtype), parts, most=bound).str == expected
+
+
+def test_a_bound_ends_the_search() -> None:
+    """Where no further number can change the type, no further part is looked at."""
+    parts = iter([np.array([70_000]), np.array([1])])
+    assert arrays.narrowest(np.dtype("<i8"), parts, most=100_000).str == "<u4"
+    assert [1] == next(parts).tolist()
 
 
 def touched(store: SealedStore) -> int:
@@ -167,6 +189,27 @@ def test_opening_compares_nothing(path: str) -> None:
         assert not any(array.is_compared for array in each)
         store.spans("image", np.arange(COUNT))
         assert [array.is_compared for array in each] == [True, True, True, False]
+
+
+def test_a_part_is_compared_where_it_is_touched() -> None:
+    """A part of an array is what the array has there, and damage elsewhere does not matter to it."""
+    numbers = np.arange(4096, dtype="<u4")
+    raw = numbers.view(np.uint8).copy()
+    size = arrays.PIECE_BYTES
+    sums = np.array([crc32(raw[at : at + size]) for at in range(0, len(raw), size)], np.uint32)
+    raw[3 * 4096] ^= 1  # entry 3072
+    whole = IndexArray(raw.view("<u4"), pieces=arrays.pieces_of(raw, sums), path="p", name="n").of_type("<i8")
+    part = whole.in_bytes(2, 5).cut(1000, 4000).cut(24, 2500)
+    assert (len(part), part.is_compared, part.pieces) == (2476, False, None)
+    assert (part.part(0, 2048) == 2 * numbers[1024:3072] + 5).all()
+    touches: list[Callable[[], object]] = [lambda: part.part(2048, 2049), part.all, lambda: part.stored]
+    for touch in touches:
+        with pytest.raises(StoreCorrupt, match=r"p: index array 'n' \(bytes 12288 to 12416, entries 3072 to 3103\)"):
+            touch()
+    raw[3 * 4096] ^= 1
+    assert (part.stored == numbers[1024:3500]).all()
+    whole.all()
+    assert part.is_compared
 
 
 def test_damage_is_named_where_it_is_touched(path: str) -> None:
@@ -203,6 +246,109 @@ def test_a_loader_ends_at_a_damaged_index(path: str) -> None:
             pytest.raises(StoreCorrupt, match="sizes"),
         ):
             list(loader)
+
+
+BACKWARDS = np.arange(COUNT)[::-1].copy()
+MADE: dict[str, Callable[[SealedStore, SealedStore], tuple[SampleStore, str, NDArray[np.int64]]]] = {
+    "itself": lambda one, _: (one, "image", np.arange(COUNT)),
+    "a part": lambda one, _: (SelectedStore(one, BACKWARDS, None), "image", BACKWARDS),
+    "beside": lambda one, lists: (beside(lists, one, fields={"label": None}), "image", np.arange(COUNT)),
+    "elements": lambda _, lists: (lists.elements("images"), "images", np.arange(COUNT)),
+    "elements of a part": lambda _, lists: (
+        SelectedStore(lists, BACKWARDS, None).elements("images"),
+        "images",
+        lists.elements("images").of(BACKWARDS)[0],
+    ),
+}
+
+
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("is_ahead", [True, False])
+def test_what_was_compared_ahead_is_not_compared_again(made: str, is_ahead: bool, tmp_path: Path) -> None:
+    """By a look-up in a store that is made of others, too: it does not see damage that came in between."""
+    samples = make_samples(COUNT)
+    one = write(tmp_path / "one.h5", samples)
+    lists = write_lists(tmp_path / "lists.h5", dict(zip(samples, list_samples(COUNT).values(), strict=True)))
+    with open_store(one) as first, open_store(lists) as second:
+        store, field, entries = MADE[made](first, second)
+        number = np.array([5])
+        job = store.look_ahead(field, number, POOL) if is_ahead else None
+        assert job is None or job.wait()
+        path = lists if field == "images" else one
+        with flipped(Path(path), places_of(path)[f"{field}_checksums"][0] + 4 * int(entries[5])):
+            if is_ahead:
+                assert store.spans(field, number).checksums is not None
+            else:
+                with pytest.raises(StoreCorrupt, match="checksums"):
+                    store.spans(field, number)
+
+
+@pytest.mark.parametrize("field", LOADED, ids=["tokens", "rows"])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.floats(0, 1, exclude_max=True), array=st.sampled_from(["starts", "sizes", "checksums"]))
+def test_damage_that_a_look_ahead_meets_comes_with_its_look_up(
+    field: Field, place: float, array: str, tmp_path: Path
+) -> None:
+    """After as many batches as if nobody had looked before, and in the same words."""
+    path = tmp_path / "a.h5"
+    if not path.exists():
+        write_store(path, [bytes(48)] * COUNT, np.arange(COUNT), field=field)
+    start, stop = places_of(str(path))[f"{field.name}_{array}"]
+
+    def ending() -> tuple[int, str]:
+        count = 0
+        try:
+            with FastLoader(FastDataset(path), 4, shuffle="full") as loader:
+                for _ in loader:
+                    count += 1
+        except StoreCorrupt as exc:
+            return count, str(exc)
+        return count, ""
+
+    with flipped(path, start + int(place * (stop - start))), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastio.loader.producer.tokens.LOOKED_UP_BYTES", 200)
+        patch.setattr("fastio.loader.producer.tokens._LOOKED_UP_FIRST", 8)
+        patch.setattr(InPlaceFiles, "chunk_bytes", 400)
+        found = ending()
+        patch.setattr(Upcoming, "read", lambda _: None)
+        assert found == ending()
+        assert "differs from its CRC-32" in found[1]
+
+
+@pytest.mark.parametrize("field", LOADED, ids=["tokens", "rows"])
+def test_each_look_up_but_the_first_two_is_read_ahead(
+    field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of two chunks; and a forked child, which has no threads of its parent, goes on as well."""
+    monkeypatch.setattr("fastio.loader.producer.tokens.LOOKED_UP_BYTES", 400)
+    monkeypatch.setattr("fastio.loader.producer.tokens._LOOKED_UP_FIRST", 4)
+    monkeypatch.setattr(InPlaceFiles, "chunk_bytes", 400)
+    dataset = FastDataset(write_store(tmp_path / "a.h5", [bytes(48)] * COUNT, np.arange(COUNT), field=field))
+    calls: list[tuple[str, list[int]]] = []
+
+    def noting(name: str) -> Callable[..., Any]:
+        call = getattr(dataset.store, name)
+
+        def noted(field: str, indices: NDArray[np.int64], *args: Any, checksums: bool = True) -> Any:
+            if checksums:
+                calls.append((name, indices.tolist()))
+            return call(field, indices, *args, checksums=checksums)
+
+        return noted
+
+    for name in ("spans", "look_ahead"):
+        monkeypatch.setattr(dataset.store, name, noting(name))
+    with FastLoader(dataset, 4, shuffle="full") as loader:
+        iterator = iter(loader)
+        next(iterator)
+        assert answer_of_fork(lambda: sum(1 for _ in iterator)) == COUNT // 4 - 1
+        assert sum(1 for _ in iterator) == COUNT // 4 - 1
+    chunks = [samples for name, samples in calls if name == "spans"]
+    assert len(chunks) > 5
+    assert [samples for name, samples in calls if name == "look_ahead"] == chunks[2:]
+    for number, samples in enumerate(chunks[2:], 2):
+        assert calls.index(("look_ahead", samples)) < calls.index(("spans", chunks[number - 1])) or number < 4
+        assert calls.index(("spans", chunks[1])) < calls.index(("look_ahead", samples))
 
 
 def test_every_flipped_bit_of_an_index_is_seen(path: str) -> None:

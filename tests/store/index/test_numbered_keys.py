@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastio.errors import StoreCorrupt
 from fastio.store import open_store
 from fastio.store.beside.match import match_keys
 from fastio.store.index import arrays
-from fastio.store.index.numbered_keys import KeyRun, NumberedKeys, encoded_runs, runs_of
+from fastio.store.index.numbered_keys import KeyRun, NumberedKeys, are_apart, encoded_runs, runs_of
 from tests.store.build import write
 
 Run = tuple[int, bytes, int, int, bytes]
@@ -49,6 +50,65 @@ def test_keys_of_runs(runs: list[Run]) -> None:
         assert read[index] == keys[index]
         assert read.joined(index, len(keys)) == b"\0".join(keys[index:])
         assert read.joined(len(keys) // 3, index) == b"\0".join(keys[len(keys) // 3 : index])
+        assert read.part(index // 3, index).array.tobytes() == b"\0".join(keys[index // 3 : index])
+    assert read.nbytes == len(read.array)
+
+
+@given(RUNS, st.integers(1, 97), st.data())
+def test_runs_of_runs(runs: list[Run], piece: int, data: st.DataObject) -> None:
+    """Keys that come partly as text and partly as runs are the same keys; what goes on is one run."""
+    keys = [key for run in runs for key in keys_of(run)]
+    pieces: list[bytes | KeyRun] = []
+    for run in runs:
+        at = 0
+        while at < run[0]:
+            stop = min(at + data.draw(st.integers(1, 200)), run[0])
+            as_run = KeyRun(*run).part(at, stop)
+            pieces.append(as_run if data.draw(st.booleans()) else b"\0".join(keys_of(run)[at:stop]))
+            at = stop
+    found = runs_of(pieces)
+    assert found is not None
+    assert [key for run in found for key in keys_of(astuple(run))] == keys
+    cut = [KeyRun(*run).part(at, min(at + piece, run[0])) for run in runs for at in range(0, run[0], piece)]
+    again = runs_of(cut)
+    assert again is not None
+    assert len(again) <= len(runs)
+    assert [key for run in again for key in keys_of(astuple(run))] == keys
+
+
+# Few bytes and small numbers, so that keys of several runs meet: prefixes that end in digits, widths that overflow.
+CLOSE = st.tuples(
+    st.integers(1, 30),
+    st.sampled_from([b"", b"0", b"1", b"10", b"a", b"a1"]),
+    st.integers(0, 12) | st.integers(85, 120),
+    st.integers(1, 4),
+    st.sampled_from([b"", b"0", b"1", b"10", b"x", b"y", b"1x"]),
+)
+
+
+@given(st.lists(CLOSE, max_size=4))
+@example([(3, b"a", 9, 1, b""), (1, b"a1", 1, 1, b"")])  # a11 is in both
+@example([(1, b"", 1, 1, b"0"), (1, b"", 10, 1, b"")])
+def test_runs_apart_have_no_key_in_common(runs: list[Run]) -> None:
+    """What arithmetic says is what a set of all keys says; where it is silent, keys may come once or twice."""
+    keys = [key for run in runs for key in keys_of(run)]
+    if are_apart([KeyRun(*run) for run in runs]):
+        assert len(set(keys)) == len(keys)
+    elif len({(run[1], run[4]) for run in runs}) == 1 and len({run[3] for run in runs}) == 1:
+        assert len(set(keys)) < len(keys)
+
+
+def test_runs_that_lie_apart() -> None:
+    """Parts of one count, whatever their order; other folders; other ends; numbers that gain a digit."""
+    for runs in (
+        [(10**9, b"", 10**9, 10, b""), (10**9, b"", 0, 10, b"")],
+        [(1000, b"a/", 0, 4, b""), (1000, b"b/", 500, 4, b"")],
+        [(1000, b"", 0, 4, b".jpg"), (1000, b"", 0, 4, b".png")],
+        [(1000, b"x", 0, 1, b""), (9000, b"x", 1000, 1, b"")],
+        [],
+    ):
+        assert are_apart([KeyRun(*run) for run in runs])
+    assert not are_apart([KeyRun(1001, b"x", 0, 1, b""), KeyRun(9000, b"x", 1000, 1, b"")])
 
 
 def test_one_rule_for_lines() -> None:
@@ -89,7 +149,7 @@ def test_rules_that_lie(text: str) -> None:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every index is large."""
-    monkeypatch.setattr(arrays, "TABLES_FROM", 0)
+    monkeypatch.setattr(arrays, "LARGE_FROM", 0)
 
 
 @pytest.mark.usefixtures("large")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import signal
 import threading
 from collections import OrderedDict
@@ -17,17 +18,20 @@ import pytest
 
 from fastio import FastDataset, FastLoader
 from fastio.errors import StoreError, StoreIncomplete
-from fastio.store import FORMATS, open_store
-from fastio.store.files import late, pread
+from fastio.loader.producer import chunks
+from fastio.store import FORMATS, create_store, open_store
+from fastio.store.files import late, mapped, pread
 from fastio.store.files.byte_source import ByteSource, Read
 from fastio.store.files.late import LateSource, Openings
 from fastio.store.folders import LocalFolder
 from fastio.store.index.store import SealedStore
 from fastio.store.index.verify import verify_store
-from fastio.store.sets import members, seal
+from fastio.store.sets import members, seal, set_object
+from fastio.store.sets.merge import merge_stores
 from fastio.store.sets.seal import SealedShards, seal_set
+from fastio.types.spans import Spans
 from tests.forking import in_fork
-from tests.store.build import read_all
+from tests.store.build import LABELLED, make_batch, read_all
 from tests.store.small_set import write_set
 
 COUNT, MOST = 20, 3
@@ -219,6 +223,61 @@ def test_a_file_that_two_threads_open_at_once() -> None:
     assert len(openings) == 1
 
 
+@pytest.mark.parametrize("shuffle", [True, "full"])
+def test_few_files_are_mapped_at_a_time(path: str, monkeypatch: pytest.MonkeyPatch, shuffle: Any) -> None:
+    """A window or a chunk of tiny samples may have them in more files than a process may map."""
+    monkeypatch.setattr(mapped, "_FILES_AHEAD", MOST)
+    monkeypatch.setattr(chunks, "_MOST_FILES", MOST)
+    at_once: list[int] = []
+    map_files = mapped.LateMappedFiles._mapped
+
+    def counting(files: mapped.LateMappedFiles, spans: Spans) -> Spans:
+        at_once.append(len(np.unique(spans.shard)))
+        return map_files(files, spans)
+
+    monkeypatch.setattr(mapped.LateMappedFiles, "_mapped", counting)
+    with FastLoader(FastDataset(path, mode=None), 2, shuffle=shuffle, on_error="skip") as loader:
+        list(loader)  # whose samples are no pictures
+        assert len(loader.skipped) == COUNT
+    assert max(at_once) <= MOST
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_opening_makes_nothing_for_each_shard(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Read, is_merged: bool
+) -> None:
+    """Of a set of hundreds of thousands, few are looked at; whether they lie beside their set object or elsewhere."""
+    keys, contents = KEYS, ALL
+    if is_merged:
+        more = [f"more {number:02d}" for number in range(COUNT)]
+        keys, contents = [*KEYS, *more], {**ALL, **{key: key.encode() for key in more}}
+        path, first = str(tmp_path / "both.fastio-set"), path
+        merge_stores([first, write_set(tmp_path / "more", more)], path)
+    made: list[object] = []
+
+    def counted(make: Any) -> Any:
+        def made_one(*arguments: Any) -> Any:
+            made.append(arguments)
+            return make(*arguments)
+
+        return made_one
+
+    monkeypatch.setattr(late, "LateSource", counted(late.LateSource))
+    monkeypatch.setattr(set_object, "SetMember", counted(set_object.SetMember))
+    with FastDataset(path, read=read, mode=None) as dataset:
+        store = dataset.store
+        assert (len(made), len(store.shard_paths)) == (0, len(keys))
+        assert [str(store.shard_paths[5]), store.shard_paths[-1]] == [store.sources[5].path, store.shards[-1].path]
+        assert store.size_bytes == Path(path).stat().st_size + sum(
+            Path(name).stat().st_size for name in store.shard_paths
+        )
+        del made[:]
+        store.files.fetch(store.spans("image", np.array([5, 7]))).wait()
+        assert 0 < len(made) <= 4  # a file and its entry in the set, for each of two
+        assert read_all(store) == contents
+
+
 def test_how_many_stay_open() -> None:
     """An eighth of the mappings that the kernel allows, and few descriptors."""
     allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
@@ -241,7 +300,7 @@ def test_a_set_of_more_shards_than_may_be_mapped(path: str, monkeypatch: pytest.
         written.append(Path(path).read_bytes())
     assert written[0] == written[1]
 
-    shards = SealedShards(folder, names, form)
+    shards = SealedShards.named(folder, names, form)
     assert [shard.path for shard in shards] == [folder.full(name) for name in names]
     assert shards[0] is shards[0]
     assert shards[COUNT - 1] is not shards[COUNT - 1]
@@ -249,3 +308,25 @@ def test_a_set_of_more_shards_than_may_be_mapped(path: str, monkeypatch: pytest.
     Path(folder.full(names[0])).replace(folder.full(names[COUNT - 1]))
     with pytest.raises(StoreError, match=rf"{names[COUNT - 1]}: was replaced"):
         shards[COUNT - 1]
+
+
+def test_a_set_is_written_of_more_shards_than_may_be_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From front to back, as ``create_store`` does; a shard that is replaced before the set is complete is named."""
+
+    def written(name: str, *, replaced: bool = False) -> bytes:
+        (tmp_path / name).mkdir()
+        with create_store(tmp_path / name / "x-%06d.tar", LABELLED, shard_bytes=1) as writer:
+            for key in KEYS:
+                writer.append(make_batch([key], [key.encode()], [0]))
+            if replaced:
+                shutil.copy(tmp_path / name / "x-000000.tar", tmp_path / name / "x-000018.tar")
+        with open_store(tmp_path / name / "x.fastio-set") as store:
+            assert read_all(store) == ALL
+        return (tmp_path / name / "x.fastio-set").read_bytes()
+
+    expected = written("expected")
+    monkeypatch.setattr(seal, "most_open", lambda kind: MOST)
+    assert written("few") == expected
+    with pytest.raises(StoreError, match=r"x-000018\.tar: was replaced"):
+        written("replaced", replaced=True)
+    assert list((tmp_path / "replaced").iterdir()) == []

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fastio.errors import SchemaError, StoreError
+from fastio.errors import SchemaError, StoreCorrupt, StoreError
 from fastio.store import create_store, open_store
 from fastio.store.files.remote_options import Remote
 from fastio.store.folders import folder_of
+from fastio.store.index import arrays
 from fastio.store.sets.merge import merge_stores
+from fastio.store.sets.seal import sealed_member
+from fastio.store.sets.set_object import write_set as write_set_object
+from fastio.store.write.atomic import PartialFile
 from tests.servers.fixtures import Bucket
 from tests.store.build import LABELLED, TWO_PAYLOADS, make_batch, make_spans, write
 from tests.store.small_set import write_set
@@ -125,7 +130,7 @@ def test_other_fields(tmp_path: Path) -> None:
 def test_what_is_no_shard(tmp_path: Path) -> None:
     """Stores that are always one file, and tar files of others, are refused with what to do."""
     first, lmdb = write_set(tmp_path / "a", ["a"]), write(tmp_path / "b.lmdb", {"b": b"1"})
-    with pytest.raises(StoreError, match=r"b\.lmdb: an LMDB file is not a shard: pack it"):
+    with pytest.raises(StoreError, match=r"b\.lmdb: an LMDB file is not a shard: .* fastio pack .*b\.lmdb NAME"):
         merge_stores([first, lmdb], str(tmp_path / "all.fastio-set"))
     with tarfile.open(tmp_path / "foreign.tar", "w") as file:
         file.add(first, "a.png")
@@ -189,3 +194,20 @@ def test_here_and_behind_a_url(tmp_path: Path, bucket: Bucket) -> None:
     ):
         merge_stores([f"{bucket.url}/a.tar", str(tmp_path / "b.tar")], str(tmp_path / "all.fastio-set"), remote=remote)
     assert not (tmp_path / "all.fastio-set").exists()
+
+
+def test_a_start_behind_the_end_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts become as narrow as the sizes of files allow; one that is no place in its file is refused, never cut."""
+    monkeypatch.setattr(arrays, "LARGE_FROM", 0)
+    with (
+        open_store(write(tmp_path / "a.tar", {"a": b"1"})) as first,
+        open_store(write(tmp_path / "b.tar", {"b": b"2"})) as second,
+    ):
+        good, other = first.shards[0], second.shards[0]
+        assert good.seal is not None
+        bad = replace(other, starts={"image": other.starts["image"] + (1 << 40)})
+        file = PartialFile(str(tmp_path / "all.fastio-set"))
+        members = [sealed_member(name, good.seal) for name in ("a.tar", "b.tar")]
+        with pytest.raises(StoreCorrupt, match="'image_starts' of a shard has 10995"):
+            write_set_object(file, [good, bad], members, form="tar", generation=1, metadata=b"{}")
+        file.discard()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 
 from fastio.errors import StoreCorrupt, StoreError
 from fastio.store import FORMATS, create_shard, open_store
+from fastio.store.index.seal import set_checksum
 from fastio.store.sets.names import set_path
 from fastio.store.sets.seal import seal_set
+from fastio.store.sets.set_object import SetMember, SetMembers
 from tests.store.build import LABELLED, make_batch
 
 PLAN = 0xFEDCBA9876543210
@@ -88,3 +91,24 @@ def test_other_shard_under_the_name(tmp_path: Path) -> None:
         file.write(b"more")
     with pytest.raises((StoreCorrupt, StoreError), match=r"in-000000\.tar"):
         open_store(path)
+
+
+def test_listed_members() -> None:
+    """Arrays that give back what was listed, whatever a file may be named."""
+    listed = [
+        SetMember("a-0.tar", 1, 2**40, 2**32 - 1, 2**64 - 1),
+        SetMember("../b\udcff.tar", 0, 512, 0),
+        SetMember("/c/grün.tar", 7, 10_240, 5, 6),
+    ]
+    members = SetMembers.of(iter(listed))
+    assert [*members, members[-1], *members[:2]] == [*listed, listed[-1], *listed[:2]]
+    assert [members.name(number) for number in range(3)] == members.names() == [each.name for each in listed]
+    assert (members.samples, listed[1] in members, SetMember("a-0.tar", 1, 2, 3) in members) == (8, True, False)
+    assert members.checksum == set_checksum((each.count, each.size, each.file_crc) for each in listed)
+    assert members == SetMembers.of(listed)
+    assert members is SetMembers.of(members)
+    for number in range(3):
+        assert members != SetMembers.of(listed[:number])
+        assert members != SetMembers.of([replace(each, plan=1) if each is listed[number] else each for each in listed])
+    assert [*members.renamed("xyz")] == [replace(each, name=name) for each, name in zip(listed, "xyz", strict=True)]
+    assert [*SetMembers.of([])] == []

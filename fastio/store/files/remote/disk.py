@@ -104,16 +104,26 @@ def gaps_of(pieces: Iterable[Piece]) -> list[Range]:
 
 
 class Claim:
-    """The right to fetch a range. It ends with the process that has it."""
+    """
+    The right to fetch a range. It ends with the process that has it, and where nobody holds it any more: a request may
+    be cancelled in the moment in which a thread gets the right for it.
+    """
+
+    _getpid = staticmethod(os.getpid)
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._process = self._getpid()
 
     def release(self) -> None:
         """Let others fetch; twice does no harm."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             _close(fd)
+
+    def __del__(self) -> None:
+        if self._process == self._getpid():  # a fork has a copy of the descriptor, but not the right
+            self.release()
 
 
 class DiskObject:
@@ -155,6 +165,20 @@ class DiskObject:
             return [(start, stop, None)]
         finally:
             os.close(fd)
+
+    def opened(self, start: int, stop: int) -> int | None:
+        """Return a descriptor of the file if it may be mapped and all of a range is there, to be closed."""
+        if not self._is_mapped:
+            return None
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        with suppress(OSError):
+            if all(is_there for _, _, is_there in self._verified_parts(fd, start, stop)):
+                return fd
+        os.close(fd)
+        return None
 
     def gaps(self, start: int, stop: int) -> list[Range]:
         """Return what is not there of a range, or not right. Raises OSError."""

@@ -58,10 +58,11 @@ class ObstoreClient:
         self._timeout = timeout
         self._options = options
         self._opened_at = 0.0
+        self._is_refused = False  # for a reason that may be set right in the environment of this process
         self._open()
 
     def _open(self) -> None:
-        """Open the bucket, with the credentials that are there now."""
+        """Open the bucket, with the address, the credentials and the trusted authorities that are there now."""
         self._opened_at = time.monotonic()
         with self._translating(""):
             config = client_config(self._bucket, self._options)
@@ -71,6 +72,7 @@ class ObstoreClient:
             opened = partial(self._obstore.store.from_url, bucket, **config)
             self._store: Any = opened(retry_config={"max_retries": 0})
             self._writer: Any = opened(retry_config={"max_retries": 2})
+        self._is_refused = False
 
     def get(self, key: str, start: int, stop: int, *, etag: str | None = None) -> Answer:
         """See Client."""
@@ -140,7 +142,14 @@ class ObstoreClient:
 
     @contextmanager
     def _translating(self, key: str) -> Iterator[None]:
-        """Turn obstore's errors into ours, which name the URL."""
+        """
+        Turn obstore's errors into ours, which name the URL.
+
+        What was refused, or not reached, may be set right in the environment of this process, as notebooks do: the next
+        request opens the bucket anew.
+        """
+        if self._is_refused and key:
+            self._open()
         try:
             yield
         except (FastioError, asyncio.CancelledError):
@@ -150,6 +159,8 @@ class ObstoreClient:
             error = translated(exc, url, self._obstore.exceptions, self._timeout)
             if isinstance(error, RequestFailed) and error.cause == "expired":
                 self._renew(error)
+            elif not isinstance(error, (RequestFailed, Precondition, StoreNotFound)) or _NOT_REACHED in str(exc):
+                self._is_refused = True
             raise error from None
 
     def _renew(self, error: RequestFailed) -> None:
@@ -256,7 +267,14 @@ _NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified bucket does no
 _UNKNOWN_OPTION = re.compile(r"Configuration key: '([^']*)' is not valid")
 _METADATA = re.compile(r"169\.254\.1(69\.254|70\.2)|metadata\.google")
 _PROVIDER = re.compile(r"credential provider: (?:[\w.]+: )?([^\n]*)")
+_CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
+_ITS_NAMES = re.compile(r'(?:DnsName|IpAddress)\(\\?"?([^"\\)]+)')
+_DISTRUST = {
+    "UnknownIssuer": "nobody vouches for it here: name a file with its authority's certificate in SSL_CERT_FILE",
+    "Expired": "it has expired: renew it, or set the clock of this machine",
+}
 _SERVER_ERROR = 500
+_NOT_REACHED = "kind: Connect"
 
 
 def translated(exc: Exception, url: str, errors: Any, timeout_s: float) -> StoreError:
@@ -281,6 +299,11 @@ def translated(exc: Exception, url: str, errors: Any, timeout_s: float) -> Store
         near = get_close_matches(unknown[1], OPTION_NAMES, 1)
         hint = f": did you mean {near[0]!r}?" if near else ": see the names of obstore's or fsspec's options"
         return StoreError(f"{url}: storage option {unknown[1]!r} is unknown{hint}")
+    distrusted = _CERTIFICATE.search(text)
+    if distrusted is not None:
+        return StoreError(f"{url}: the server's certificate is not trusted: {_distrust(distrusted[1], text)}")
+    if "InvalidContentType" in text:
+        return StoreError(f"{url}: the server answers without TLS: check the port, or write http:// for https://")
     status, code, reason = _answer(text)
     if _EXPIRED.search(code) or (status in (400, 401, 403) and _EXPIRED.search(reason)):
         return RequestFailed(url, f"the credentials have expired ({reason})", _LOG_IN, cause="expired")
@@ -298,6 +321,15 @@ def translated(exc: Exception, url: str, errors: Any, timeout_s: float) -> Store
         words = (reason, "check the server, or raise download_retry") if reason else _failure(text, timeout_s)
         return RequestFailed(url, *words, cause=cause)
     return StoreError(f"{url}: cannot be read or written ({reason}): check the address and the options")
+
+
+def _distrust(kind: str, text: str) -> str:
+    """Return why a certificate is not trusted, and what to do."""
+    kind = kind.removesuffix("Context")
+    if kind == "NotValidForName":
+        names = ", ".join(_ITS_NAMES.findall(text.partition("presented:")[2])) or "another server"
+        return f"it is that of {names}: use that name, or check the address"
+    return _DISTRUST.get(kind, f"{kind}: check the server, and the address")
 
 
 def _answer(text: str) -> tuple[int | None, str, str]:
@@ -323,7 +355,7 @@ def _failure(text: str, timeout_s: float) -> tuple[str, str]:
         return f"no whole answer within {timeout_s:g} s", "check the server, or raise download_timeout"
     if "dns error" in text:
         return "the name of the server is unknown", network
-    if "kind: Connect" in text:
+    if _NOT_REACHED in text:
         message = _OS_MESSAGE.search(text)
         return f"no connection ({message[1]})" if message else "no connection", network
     if "IncompleteBody" in text or "kind: Body" in text or "Interrupted" in text:

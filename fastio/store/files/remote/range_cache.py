@@ -189,6 +189,10 @@ class CachedObject:
             self._cache.count_hit(found)
         return pieces
 
+    def opened(self, start: int, stop: int) -> int | None:
+        """Return a descriptor of the file that has all of a range, to be mapped and closed; None if it is not there."""
+        return self._disk.opened(start, stop)
+
     def claim(self, start: int, stop: int) -> Claim | None:
         """See LocalBytes."""
         return self._disk.claim(start, stop)

@@ -20,7 +20,7 @@ from fastio.store.files.remote.loaders import DiskLoader, RangeLoader, joined_ra
 from fastio.store.files.remote.local_copy import WantedRanges
 from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote.request_threads import ByteRange, Download, DownloadThread, InFlight, Need
-from fastio.types.metrics import Staged
+from fastio.types.metrics import Requests, Staged
 from fastio.types.spans import Spans
 
 __all__ = [
@@ -54,7 +54,6 @@ class RemoteFiles:
         self._sizes = np.array([source.size for source in sources], np.int64)
         self._in_flight = InFlight()
         self._loader = RangeLoader(sources, self._in_flight)
-        self.requests = self._loader.requests
         self._cached = DiskLoader(sources, self._loader.load, lambda source: source.cached)
         self._copied = DiskLoader(
             sources, self._cached.load, lambda source: source.local_copy, most_wait_s=_COPIER_WAIT_S
@@ -68,6 +67,15 @@ class RemoteFiles:
         self.buffers = _native.Buffers([source.size for source in sources])
         self._close = weakref.finalize(self, self._thread.close)
         self._close.atexit = False  # the thread itself sees to that
+
+    @property
+    def requests(self) -> Requests:
+        """What became of an epoch's requests, and how many may be repeated. Those for an index count there, too."""
+        return self._loader.requests
+
+    @requests.setter
+    def requests(self, requests: Requests) -> None:
+        self._loader.requests = requests
 
     def fetch(
         self,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ _TAIL_BYTES = 64 << 10  # the seal, the header and often the whole index
 _HEAD_BYTES = 8 << 10  # the seal and the head of containers that begin with them
 _PIECE_BYTES = 2 << 20  # of what one thread waits for: 35 ms at 60 MB/s, as long as many first bytes take
 _PIECES = 8  # at once
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class RemoteSource:
@@ -119,6 +122,10 @@ class RemoteSource:
         copy.setflags(write=False)
         return copy
 
+    def read_at_once(self, ranges: Sequence[tuple[int, int]]) -> list[NDArray[np.uint8]]:
+        """``read`` several ranges, which are asked for at once. Raises what the first of them raises."""
+        return _at_once(lambda each: self.read(*each), ranges)
+
     def _before_end(self, start: int, stop: int, end: Answer | None) -> NDArray[np.uint8]:
         """Return a range that does not lie within the end; in the head, from what is held of that."""
         if end is not None and stop <= min(_HEAD_BYTES, end.start):
@@ -164,16 +171,7 @@ class RemoteSource:
             to = min(stop, at + _PIECE_BYTES)
             copy[at - start : to - start] = self._piece(at, to)
 
-        begins = range(start, stop, _PIECE_BYTES)
-        if len(begins) == 1:
-            fetch(start)
-        elif begins:
-            with ThreadPoolExecutor(min(len(begins), _PIECES), thread_name_prefix="fastio") as threads:
-                try:
-                    list(threads.map(fetch, begins))
-                except KeyboardInterrupt:
-                    end_requests(threads)
-                    raise
+        _at_once(fetch, range(start, stop, _PIECE_BYTES))
         copy.setflags(write=False)
         return copy
 
@@ -205,6 +203,18 @@ class RemoteSource:
     def release(self) -> None:
         """Let go of the end and the head."""
         self._end = self._head = None
+
+
+def _at_once(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Do some work for several items at once, in threads; of one in this thread."""
+    if len(items) <= 1:
+        return list(map(work, items))
+    with ThreadPoolExecutor(min(len(items), _PIECES), thread_name_prefix="fastio") as threads:
+        try:
+            return list(threads.map(work, items))
+        except KeyboardInterrupt:
+            end_requests(threads)
+            raise
 
 
 def _checked_end(path: str, end: Answer) -> Answer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import ctypes
 import heapq
 import itertools
@@ -16,10 +15,11 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager, suppress
+from contextvars import Context
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache, partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ __all__ = [
 
 
 Data = NDArray[np.uint8]
+Arguments = TypeVarTuple("Arguments")
 
 _CLOSED = "the store was closed while its samples were fetched: open it again"
 _SMALL_BYTES = 512 << 10  # a request for less mostly waits for its first byte: it counts by its size
@@ -86,7 +87,7 @@ class Download:
     _getpid = staticmethod(os.getpid)  # at interpreter exit, this module may have no ``os`` any more
 
     def __init__(
-        self, wanted: ByteRange, data: Future[Data], *, abandon: Callable[[], None], hurry: Callable[[], None]
+        self, wanted: ByteRange, data: Future[Data], *, abandon: Callable[[], object], hurry: Callable[[], object]
     ) -> None:
         self.range = wanted
         self._data = data
@@ -149,7 +150,7 @@ class DownloadThread:
         self._process = os.getpid()
         self._numbers = itertools.count()
         self._starting = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: _Loop | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
         # Of the loop's thread alone: what waits for its turn, by order, and what is under way.
@@ -164,8 +165,8 @@ class DownloadThread:
         number, data = next(self._numbers), Future[Data]()
         with self._starting:  # what ``close`` does not see here, it would leave waiting for ever
             loop = self._started()
-            self._call(loop, self._accept, number, wanted, data, need)
-        abandon, hurry = (partial(self._call, loop, each, number) for each in (self._drop, self._hurry))
+            loop.call_soon_threadsafe(self._accept, number, wanted, data, need)
+        abandon, hurry = (partial(loop.call_soon_threadsafe, each, number) for each in (self._drop, self._hurry))
         return Download(wanted, data, abandon=abandon, hurry=hurry)
 
     def close(self) -> None:
@@ -177,23 +178,18 @@ class DownloadThread:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is not None and thread is not None:
-            self._call(loop, loop.stop)
+            loop.call_soon_threadsafe(loop.stop)
             thread.join(_JOIN_S)
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _started(self) -> _Loop:
         if self._is_closed:
             raise StoreError("the store was closed: open it again")
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
+            self._loop = _Loop()
             self._thread = threading.Thread(target=self._run, args=(self._loop,), name="fastio-remote", daemon=True)
             self._thread.start()
             close_at_exit(self)
         return self._loop
-
-    @staticmethod
-    def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is under way any more
-            loop.call_soon_threadsafe(function, *args)
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
@@ -207,7 +203,7 @@ class DownloadThread:
             for _, data in self._waiting.values():
                 data.set_exception(StoreError(_CLOSED))
             self._waiting.clear()
-            with contextlib.suppress(TimeoutError):  # a file system of fsspec that hangs is left to itself
+            with suppress(TimeoutError):  # a file system of fsspec that hangs is left to itself
                 loop.run_until_complete(asyncio.wait_for(loop.shutdown_default_executor(), _JOIN_S / 2))
             loop.close()
 
@@ -250,6 +246,25 @@ class DownloadThread:
         if task.cancelled():
             data.set_exception(StoreError(_CLOSED))
         self._send()
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """
+    An event loop that lets pass what other threads ask of it once it is closed, when nothing is under way any more.
+
+    obstore does so, too: one of its threads that has just found a request not cancelled reports its end then, to a loop
+    that may be closed before it gets there. It would print the RuntimeError.
+    """
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.Handle:
+        try:
+            return super().call_soon_threadsafe(callback, *args, context=context)
+        except RuntimeError:
+            if not self.is_closed():
+                raise
+            return asyncio.Handle(callback, args, self, context)
 
 
 def _weight(wanted: ByteRange) -> float:
@@ -351,13 +366,14 @@ class _RequestThread:
         close_at_exit(self)
 
     def answer_of(self, request: Coroutine[Any, Any, Result]) -> Result:
-        if self._loop.is_closed():  # the interpreter ends
-            return asyncio.run(request)
         with self._beginning:
             if self._is_ended:
                 request.close()
                 raise CancelledError
-            answer = asyncio.run_coroutine_threadsafe(request, self._loop)
+            ends = self._loop.is_closed()  # the interpreter
+            answer = None if ends else asyncio.run_coroutine_threadsafe(request, self._loop)
+        if answer is None:
+            return asyncio.run(request)
         try:
             return answer.result()
         except BaseException:
@@ -381,13 +397,14 @@ class _RequestThread:
 
     def close(self) -> None:
         """End the thread. See Closable."""
-        if self._loop.is_closed():
-            return
-        self._cancel()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_JOIN_S)
-        if not self._loop.is_running():
-            self._loop.close()
+        with self._beginning:  # whoever began one now would wait for ever
+            if self._loop.is_closed():
+                return
+            self._cancel()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_JOIN_S)
+            if not self._loop.is_running():
+                self._loop.close()
 
 
 async def _cancel_all() -> None:

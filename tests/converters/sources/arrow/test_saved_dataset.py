@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
 from fastio import FastDataset, Unpacked
-from fastio.cli import cli
 from fastio.converters import open_source, pack
 from fastio.converters.labels.columns import LabelOptions
 from fastio.errors import SourceError, StoreError
+from tests.commands import run
 from tests.converters.sources.arrow.picture_tables import (
     FEATURES,
     picture_table,
@@ -27,13 +26,6 @@ from tests.converters.sources.arrow.picture_tables import (
     write_stream,
 )
 from tests.converters.trees import picture
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 @pytest.fixture

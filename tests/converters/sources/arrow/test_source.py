@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 
-from fastio.cli import cli
 from fastio.converters import LabelOptions, open_source, pack
 from fastio.converters.fields.types import parse_choice
 from fastio.errors import SourceError
 from fastio.types.field_types import type_of
+from tests.commands import run
 from tests.converters.sources.arrow.picture_tables import (
     CLASSES,
     picture_table,
@@ -30,13 +29,6 @@ from tests.converters.sources.arrow.picture_tables import (
 from tests.converters.trees import picture
 
 WRITERS = {"parquet": write_parquet, "arrow": write_stream, "feather": write_file}
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 def fields(path: Path, **options: Any) -> dict[str, str]:

@@ -20,6 +20,7 @@ from fastio.converters.sources.record import recorded_root
 from fastio.errors import SourceError
 from fastio.store import open_store
 from fastio.store.protocol import read_values
+from tests.commands import run
 from tests.converters.sources.tables.table_files import packed, types
 from tests.converters.sources.test_pairs import tree
 from tests.converters.trees import files_below, picture
@@ -405,13 +406,6 @@ def root_of(folder: Path, *names: str) -> Path:
         tree(folder, {f"{name}/{name}-{i}.png": picture(i) for i in range(4)})
         tree(folder, {f"annotations/instances_{name}.json": json.dumps(said).encode()})
     return folder
-
-
-def run(*words: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, list(map(str, words)))
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 @pytest.mark.parametrize("split", ["train", "train2017", "instances_train2017"])

@@ -10,18 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastio._native import checksum_crc32c
-from fastio.cli import cli
 from fastio.converters import LabelOptions, open_source, pack
 from fastio.converters.fields.types import parse_choice
 from fastio.converters.sources.tfrecord.records import Example, NotAnExampleError, parse_examples
 from fastio.errors import SourceError
 from fastio.types.field_types import type_of
 from fastio.types.spans import Spans
+from tests.commands import run
 from tests.converters.sources.arrow.picture_tables import stored
 from tests.converters.sources.tfrecord.records import crc32c, example, feature, record, sized, varint, write_records
 from tests.converters.trees import picture
@@ -37,13 +36,6 @@ GOLDEN = bytes.fromhex(
     "0a0d01feffffffffffffffff01ac02"  # value, packed: 1, -2, 300
     "fd86b0fe"  # the checksum of the record
 )
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command in this process; its exit code is as expected."""
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    assert code == result.exit_code, result.output
-    return result.output
 
 
 def packed(path: Path, *choices: str, **options: Any) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:

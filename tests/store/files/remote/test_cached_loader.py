@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from fastio.store import FORMATS, create_shard, open_store
+from fastio.store.files.remote.disk import Claim, DiskObject
 from fastio.store.files.remote.range_cache import RangeCache
 from fastio.store.files.remote.remote_source import RemoteSource
 from fastio.store.files.remote_options import Remote
@@ -25,6 +27,7 @@ from tests.servers.fault_server import Fault
 from tests.servers.fixtures import Served
 from tests.store.build import LABELLED, make_batch, write
 
+pytestmark = pytest.mark.usefixtures("no_hedging")
 COUNT = 40
 VALUES = [np.random.default_rng(i).bytes(5000 + i) for i in range(COUNT)]
 
@@ -246,12 +249,43 @@ def test_four_processes_and_one_is_killed(store: str, served: Served, tmp_path: 
 
 def test_a_process_that_hangs_is_not_waited_for(store: str, tmp_path: Path) -> None:
     """Whoever has claimed a range and does not fetch it delays others by what one request may take, once."""
-    hasty = Remote(cache_dir=str(tmp_path / "cache"), download_timeout=0.2)
+    hasty = Remote(cache_dir=str(tmp_path / "cache"), download_timeout=2)
     with open_store(store, remote=hasty) as opened:
         source = opened.shards[0].data
         claim = source.cached.claim(0, source.size)  # type: ignore[attr-defined]
         read(opened)
         claim.release()
+
+
+def test_a_request_that_is_cancelled_leaves_no_claim(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a thread gets the right to fetch just then: others waited for it as long as a request may take."""
+    claim, has_it, may_go = DiskObject.claim, threading.Event(), threading.Event()
+
+    def slow(disk: DiskObject, start: int, stop: int) -> Claim | None:
+        found = claim(disk, start, stop)
+        has_it.set()
+        may_go.wait(10)
+        return found
+
+    with open_store(store, remote=options(tmp_path)) as opened:
+        spans = opened.spans("image", np.arange(5))
+        monkeypatch.setattr(DiskObject, "claim", slow)
+        ahead = opened.files.read_ahead(spans)
+        assert has_it.wait(10)
+        monkeypatch.setattr(DiskObject, "claim", claim)
+        ahead.cancel()
+        time.sleep(0.1)  # until the loop has cancelled it
+        may_go.set()
+        (source,) = opened.sources
+        assert isinstance(source, RemoteSource)
+        assert source.cached is not None
+        start, stop, latest = int(spans.starts[0]), int(spans.starts[-1]), time.monotonic() + 10
+        while (found := source.cached.claim(start, stop)) is None and time.monotonic() < latest:
+            time.sleep(0.01)
+        assert found is not None
+        found.release()
 
 
 def test_a_fork_while_a_thread_uses_the_cache(store: str, tmp_path: Path) -> None:
@@ -264,7 +298,7 @@ def test_a_fork_while_a_thread_uses_the_cache(store: str, tmp_path: Path) -> Non
 
         def use() -> None:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(10)  # a process that waits for ever is killed
+            signal.alarm(60)  # a process that waits for ever is killed
             assert source.cached is not None
             assert source.cached.find(0, 10) is not None
             source.cached.drop(0, 10)

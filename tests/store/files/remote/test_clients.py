@@ -22,6 +22,9 @@ from fastio.store.files.remote.clients import client_of, hub_url, with_token
 from fastio.store.files.remote.obstore_client import client_config
 from fastio.store.files.remote_options import Remote
 from fastio.store.protocol import read_values
+from tests.servers.fault_server import FaultServer, why_no_nginx
+from tests.servers.fixtures import Bucket
+from tests.servers.server_process import free_ports
 from tests.store.build import make_samples, write
 from tests.store.files.conformance import DATA, OTHER, FilesConformance, Put
 from tests.store.files.range_server import RangeServer, Response, range_server
@@ -196,6 +199,46 @@ def test_credentials_that_expire(server: RangeServer, monkeypatch: pytest.Monkey
     before = client._store
     assert DATA[:10] == file.read(0, 10).tobytes()
     assert client._store is not before
+
+
+def test_what_was_refused_is_looked_for_again(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys and an address that are set right in the environment of a running process are used from then on."""
+    url = f"{bucket.url}/one"
+    client, key = client_of(url, Remote(bucket.options))
+    client.put(key, DATA)
+    right = bucket.server.environment()
+    (closed,) = free_ports(1)
+    for name, value in {**right, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{closed}"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    options = Remote(download_retry=0)
+    with pytest.raises(StoreError, match=f"{url}: cannot be read or written: no connection"):
+        open_file(url, options=options)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", right["AWS_ENDPOINT_URL"])
+    with pytest.raises(StoreError, match=rf"{url}: access denied \("):
+        open_file(url, options=options)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", right["AWS_ACCESS_KEY_ID"])
+    assert DATA[:9] == open_file(url, options=options).read(0, 9).tobytes()
+
+
+def test_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over TLS, bytes are those of the file; a certificate that is not trusted is refused in one line, at once."""
+    pytest.importorskip("trustme")
+    if reason := why_no_nginx():
+        pytest.skip(reason)
+    (tmp_path / "one").write_bytes(DATA)
+    options = Remote(download_retry=3)
+    with FaultServer(tmp_path, tls=True) as server:
+        with pytest.raises(StoreError, match=r"/one: the server's certificate is not trusted: nobody vouches"):
+            open_file(f"{server.secure_url}/one", options=options)
+        assert 0 == server.gets()
+        monkeypatch.setenv("SSL_CERT_FILE", str(server.authority))
+        assert DATA[3:9] == open_file(f"{server.secure_url}/one", options=options).read(3, 9).tobytes()
+        port = server.secure_url.rpartition(":")[2]
+        with pytest.raises(StoreError, match=rf"localhost:{port}/one: .* not trusted: it is that of 127\.0\.0\.1: use"):
+            open_file(f"https://localhost:{port}/one", options=options)
+        with pytest.raises(StoreError, match=r"/one: the server answers without TLS: check the port, or write http://"):
+            open_file(f"https://127.0.0.1:{server.port}/one", options=options)
 
 
 @pytest.mark.parametrize(

@@ -245,8 +245,11 @@ def test_a_server_that_is_gone() -> None:
         open_file(url, options=replace(OPTIONS, download_retry=0))
 
 
-def test_a_slow_answer_is_asked_for_twice(server: RangeServer, files: RemoteFiles) -> None:
+def test_a_slow_answer_is_asked_for_twice(
+    server: RangeServer, files: RemoteFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Once it is known what is usual, a request that hangs is sent again; the first answer counts."""
+    monkeypatch.setattr(loaders, "_FEWEST", 190)  # before, a busy machine could use up what may be asked for twice
     for start in range(0, 190_000, 1000):
         files.fetch(span(files, start, 1000)).wait()
     count = len(server.requests)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from threading import Thread
+from threading import Event, Thread
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,22 +73,57 @@ def test_closed_while_a_request_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.Event().wait()  # as a server that does not answer
         return np.zeros(1, np.uint8)
 
-    thread, call = DownloadThread(load, InFlight()), DownloadThread._call
+    thread, call = DownloadThread(load, InFlight()), asyncio.SelectorEventLoop.call_soon_threadsafe
     closing = Thread(target=thread.close)
 
-    def closed_before(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
+    def closed_before(loop: asyncio.SelectorEventLoop, function: Callable[..., object], *args: Any, **how: Any) -> Any:
         if function == thread._accept:
             closing.start()
             closing.join(0.5)  # it may have to wait until this has been called
-        call(loop, function, *args)
+        return call(loop, function, *args, **how)
 
-    monkeypatch.setattr(thread, "_call", closed_before)
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "call_soon_threadsafe", closed_before)
     download = thread.begin(ByteRange(0, 0, 1), Need.NOW)
 
     assert download.wait(60)
     with pytest.raises(StoreError, match="was closed while its samples were fetched"):
         download.result()
     closing.join(60)
+
+
+def test_closed_while_the_client_reports() -> None:
+    """A thread of the client that found its request not cancelled yet may report its end to a loop that is closed."""
+    requests, found, closed = list[asyncio.Future[int]](), Event(), Event()
+    raised = list[BaseException]()
+
+    async def load(_: ByteRange) -> NDArray[np.uint8]:
+        requests.append(asyncio.get_running_loop().create_future())
+        client.start()
+        return np.zeros(await requests[0], np.uint8)
+
+    def report() -> None:
+        (request,) = requests
+        is_cancelled = request.cancelled()
+        found.set()
+        closed.wait(60)
+        if not is_cancelled:
+            try:
+                request.get_loop().call_soon_threadsafe(request.set_result, 1)
+            except RuntimeError as exc:  # the client prints it
+                raised.append(exc)
+
+    client = Thread(target=report)
+    thread = DownloadThread(load, InFlight())
+    download = thread.begin(ByteRange(0, 0, 1), Need.NOW)
+    assert found.wait(60)
+    thread.close()
+    closed.set()
+    client.join(60)
+
+    assert requests[0].get_loop().is_closed()
+    assert not raised
+    with pytest.raises(StoreError, match="was closed while its samples were fetched"):
+        download.result()
 
 
 # HeldRanges: which download has a span, if several do.
