@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.peers.crops import center_places, random_box
 
-__all__ = ["center_224", "random_224", "transform"]
+__all__ = ["center_224", "decoded", "random_224", "transform"]
 
 # As Pillow reads them: a note of the camera's orientation turns nothing.
 FLAGS = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
@@ -36,6 +36,11 @@ def center_224(data: Any) -> NDArray[np.uint8]:
     width, height, left, top = center_places(image.shape[1], image.shape[0])
     image = cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
     return cv2.cvtColor(image[top : top + 224, left : left + 224], cv2.COLOR_BGR2RGB)
+
+
+def decoded(data: Any) -> NDArray[np.uint8]:
+    """An encoded picture as (H, W, 3) in RGB."""
+    return cv2.cvtColor(_decode(data), cv2.COLOR_BGR2RGB)
 
 
 def transform(task: str) -> Callable[[Any], NDArray[np.uint8]]:

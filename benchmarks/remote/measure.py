@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from benchmarks.process_tree import cpu_seconds
-from benchmarks.remote.work import ROW_IDS, Peer, RemoteWork, RowPeer
+from benchmarks.remote.work import ROW_IDS, SIDE, Peer, RemoteWork, RowPeer
 
 __all__ = ["OutputError", "main"]
 
@@ -80,17 +80,14 @@ def _loaded(peer: Peer, work: RemoteWork) -> dict[str, Any]:
 
 
 def _rows_loaded(peer: RowPeer, work: RemoteWork) -> dict[str, Any]:
-    """An epoch of rows, or a batch of each reader: none comes twice, and how well an epoch was shuffled."""
+    """An epoch of small samples, or a batch of each reader: none comes twice, and how well an epoch was shuffled."""
     parts: list[Any] = []
     begun, cpu = time.perf_counter(), cpu_seconds()
     first_s = None
     for batch in _reader_batches(peer, work) if work.readers else peer.rows(work):
         if first_s is None:
             first_s = time.perf_counter() - begun
-        ids = np.asarray(batch)
-        if ids.shape[1:] != (ROW_IDS,) or ids.dtype.itemsize != 2:
-            raise OutputError(f"a batch of {ids.shape} {ids.dtype}")
-        parts.append(np.ascontiguousarray(ids[:, :2]).view(np.uint32)[:, 0].astype(np.int64))
+        parts.append(_numbers(np.asarray(batch), is_pictures=work.pictures))
     spent = {"wall_s": time.perf_counter() - begun, "cpu_s": cpu_seconds() - cpu, "first_batch_s": first_s}
     numbers = np.concatenate(parts)
     wanted = work.readers * work.row_batch if work.readers else work.samples
@@ -100,6 +97,17 @@ def _rows_loaded(peer: RowPeer, work: RemoteWork) -> dict[str, Any]:
         moved, apart = np.abs(numbers - np.arange(wanted)), np.abs(np.diff(numbers))
         spent |= {"moved": moved.mean() * 3 / wanted, "apart": apart.mean() * 3 / wanted}
     return {"samples": wanted, **spent}
+
+
+def _numbers(batch: Any, *, is_pictures: bool) -> Any:
+    """Which samples a batch has, as their first four bytes say: (B,) int64."""
+    if is_pictures and batch.shape[1:] == (3, SIDE, SIDE):
+        batch = batch.transpose(0, 2, 3, 1)
+    expected = ((SIDE, SIDE, 3), 1) if is_pictures else ((ROW_IDS,), 2)
+    if (batch.shape[1:], batch.dtype.itemsize) != expected:
+        raise OutputError(f"a batch of {batch.shape} {batch.dtype}")
+    data = np.ascontiguousarray(batch).reshape(len(batch), -1).view(np.uint8)
+    return np.ascontiguousarray(data[:, :4]).view(np.uint32)[:, 0].astype(np.int64)
 
 
 def _reader_batches(peer: RowPeer, work: RemoteWork) -> Iterator[Any]:
@@ -123,8 +131,10 @@ def _sent(work: RemoteWork) -> tuple[int, int]:
     if not work.url:
         return 0, 0
     latest = time.monotonic() + 5
+    address = urlsplit(work.url)
+    control = f"{'https' if address.scheme == 'https' else 'http'}://{address.netloc}/-/control"
     while True:
-        with urllib.request.urlopen(f"http://{urlsplit(work.url).netloc}/-/control") as answer:
+        with urllib.request.urlopen(control) as answer:
             started, finished, _, sent = map(int, answer.read().split())
         if started == finished or time.monotonic() > latest:
             return finished, sent

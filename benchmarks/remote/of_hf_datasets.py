@@ -9,7 +9,7 @@ import datasets
 from datasets.distributed import split_dataset_by_node
 from torch.utils.data import DataLoader
 
-from benchmarks.remote.work import RemoteWork, joined
+from benchmarks.remote.work import RemoteWork
 
 __all__ = ["pack_rows", "rows"]
 
@@ -18,9 +18,9 @@ _BUFFER = 1000  # samples to shuffle among; the library's default
 
 def pack_rows(work: RemoteWork) -> None:
     """A column of bytes, as its own writer lays it out."""
-    for number, rows_of_shard in enumerate(work.row_shards()):
-        table = datasets.Dataset.from_dict({"row": [row.tobytes() for row in rows_of_shard]})
-        table.to_parquet(work.packed / f"train-{number:06d}.parquet")
+    for shard in range(work.shards):
+        table = datasets.Dataset.from_dict({"row": list(work.values(shard))})
+        table.to_parquet(work.packed / f"train-{shard:06d}.parquet")
 
 
 def rows(work: RemoteWork) -> Iterable[Any]:
@@ -35,5 +35,5 @@ def rows(work: RemoteWork) -> Iterable[Any]:
         dataset,
         batch_size=work.row_batch,
         num_workers=0 if work.readers else work.workers,
-        collate_fn=lambda samples: joined(sample["row"] for sample in samples),
+        collate_fn=lambda samples: work.batch(sample["row"] for sample in samples),
     )

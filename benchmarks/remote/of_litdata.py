@@ -16,7 +16,7 @@ from litdata.utilities.env import _DistributedEnv
 
 from benchmarks.peers import opencv
 from benchmarks.peers.collate import channels_first
-from benchmarks.remote.work import BATCH_SIZE, RemoteWork, joined
+from benchmarks.remote.work import BATCH_SIZE, RemoteWork
 
 __all__ = ["loader", "pack", "pack_rows", "rows"]
 
@@ -29,7 +29,7 @@ def pack(work: RemoteWork) -> None:
 
 def pack_rows(work: RemoteWork) -> None:
     """Chunks of as many rows each."""
-    _optimize(work, partial(_rows, list(work.row_shards())), work.shards, chunk_size=work.shard_rows)
+    _optimize(work, partial(_rows, work), work.shards, chunk_size=work.shard_rows)
 
 
 def _optimize(work: RemoteWork, sample: Callable[[int], Any], inputs: int, **chunks: Any) -> None:
@@ -52,9 +52,9 @@ def _sample(folder: Path, names: list[str], number: int) -> dict[str, Any]:
     return {"image": (folder / names[number]).read_bytes(), "number": number}
 
 
-def _rows(shards: list[Any], number: int) -> Iterator[dict[str, Any]]:
-    for row in shards[number]:
-        yield {"row": row.tobytes()}
+def _rows(work: RemoteWork, shard: int) -> Iterator[dict[str, Any]]:
+    for value in work.values(shard):
+        yield {"row": value}
 
 
 class _Photos(litdata.StreamingDataset):
@@ -85,7 +85,7 @@ def rows(work: RemoteWork) -> Iterable[Any]:
         batch_size=work.row_batch,
         num_workers=0 if work.readers else work.workers,
         drop_last=False,
-        collate_fn=lambda samples: joined(sample["row"] for sample in samples),
+        collate_fn=lambda samples: work.batch(sample["row"] for sample in samples),
     )
 
 

@@ -10,19 +10,20 @@ from urllib.parse import urlsplit
 from benchmarks.peers.streaming_library import MDSWriter, StreamingDataset  # isort: skip - makes streaming importable
 import streaming
 
-from benchmarks.remote.work import RemoteWork, joined
+from benchmarks.remote.work import RemoteWork
 
 __all__ = ["pack_rows", "rows"]
 
-_ROW_BYTES = 136  # with its size and its place
+_PLACE_BYTES = 8  # of a sample: its size and where it begins
 
 
 def pack_rows(work: RemoteWork) -> None:
     """Shards of as many rows each."""
-    limit = work.shard_rows * _ROW_BYTES + 1000
+    largest = max(sum(map(len, work.values(shard))) for shard in range(work.shards))
+    limit = largest + work.shard_rows * _PLACE_BYTES + 1000
     with MDSWriter(out=str(work.packed), columns={"row": "bytes"}, size_limit=limit) as writer:
-        for row in (row for shard in work.row_shards() for row in shard):
-            writer.write({"row": row.tobytes()})
+        for value in work.all_values():
+            writer.write({"row": value})
 
 
 def rows(work: RemoteWork) -> Iterable[Any]:
@@ -50,5 +51,5 @@ def rows(work: RemoteWork) -> Iterable[Any]:
         batch_size=work.row_batch,
         num_workers=0 if work.readers else work.workers,
         drop_last=False,
-        collate_fn=lambda samples: joined(sample["row"] for sample in samples),
+        collate_fn=lambda samples: work.batch(sample["row"] for sample in samples),
     )

@@ -11,7 +11,7 @@ import webdataset
 
 from benchmarks.peers import opencv
 from benchmarks.peers.collate import channels_first
-from benchmarks.remote.work import BATCH_SIZE, RemoteWork, joined
+from benchmarks.remote.work import BATCH_SIZE, RemoteWork
 
 __all__ = ["loader", "pack", "pack_rows", "rows"]
 
@@ -42,8 +42,8 @@ def pack_rows(work: RemoteWork) -> None:
     with webdataset.ShardWriter(
         str(work.packed / "train-%06d.tar"), maxcount=work.shard_rows, maxsize=10**12, verbose=0
     ) as sink:
-        for number, row in enumerate(row for shard in work.row_shards() for row in shard):
-            sink.write({"__key__": f"{number:08d}", "bin": row.tobytes()})
+        for number, value in enumerate(work.all_values()):
+            sink.write({"__key__": f"{number:08d}", "bin": value})
 
 
 def rows(work: RemoteWork) -> Iterable[Any]:
@@ -53,7 +53,7 @@ def rows(work: RemoteWork) -> Iterable[Any]:
         os.environ.update(RANK=str(work.reader), WORLD_SIZE=str(work.readers))
     dataset = webdataset.WebDataset(shards, shardshuffle=len(shards), nodesplitter=webdataset.split_by_node)
     batches = dataset.shuffle(_BUFFER).to_tuple("bin").map(lambda sample: sample[0])
-    batches = batches.batched(work.row_batch, collation_fn=joined)
+    batches = batches.batched(work.row_batch, collation_fn=work.batch)
     return webdataset.WebLoader(batches, batch_size=None, num_workers=0 if work.readers else work.workers)
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from rich.table import Table
 
-__all__ = ["row_table", "table"]
+__all__ = ["LOCAL", "row_table", "table"]
+
+LOCAL = "local files: fastio"  # the case that the others are compared with
 
 _Run = dict[str, Any]
 
@@ -21,23 +23,23 @@ def table(report: dict[str, Any]) -> Table:
         f"{settings['rounds']} rounds"
     )
     for heading in (
-        "case", "photos/s", "min - max", "/ CPU-s", "CPU-s/GiB", "first batch s", "GETs", "GETs/block", "bytes/set",
-        "second epoch",
+        "case", "photos/s", "min - max", "of local", "/ CPU-s", "CPU-s/GiB", "first batch s", "GETs", "GETs/block",
+        "bytes/set", "second epoch",
     ):  # fmt: skip
         result.add_column(heading, justify="left" if heading == "case" else "right")
     for name, runs in report["runs"].items():
-        result.add_row(name, *_cells(runs, settings["photo_bytes"]))
+        result.add_row(name, *_cells(runs, settings["photo_bytes"], report["runs"].get(LOCAL, [])))
     for name, reason in report["failed"].items():
         result.add_row(name, reason)
     return result
 
 
 def row_table(report: dict[str, Any]) -> Table:
-    """One line a case: medians; bytes are those of the rows, whatever a format adds to them."""
+    """One line a case: medians; bytes are those of the samples, whatever a format adds to them."""
     settings = report["settings"]
-    size = settings["samples"] * settings["row_bytes"]
-    result = Table(title=f"{settings['samples']:,} rows of {settings['row_bytes']} bytes, {settings['rounds']} rounds")
-    for heading in ("case", "first batch s", "all s", "CPU-s", "requests", "bytes/rows", "moved", "apart"):
+    size, what = settings["size_bytes"], "PNGs" if settings["pictures"] else "rows"
+    result = Table(title=f"{settings['samples']:,} {what}, {size / 1e6:.1f} MB, {settings['rounds']} rounds")
+    for heading in ("case", "first batch s", "all s", "CPU-s", "requests", "bytes/set", "moved", "apart"):
         result.add_column(heading, justify="left" if heading == "case" else "right")
     for name, runs in report["runs"].items():
         cells = [f"{_median(runs, lambda run, key=key: run[key]):.2f}" for key in ("first_batch_s", "wall_s", "cpu_s")]
@@ -51,11 +53,13 @@ def row_table(report: dict[str, Any]) -> Table:
     return result
 
 
-def _cells(runs: Sequence[_Run], size: int) -> list[str]:
+def _cells(runs: Sequence[_Run], size: int, local: Sequence[_Run]) -> list[str]:
     rates = [run["samples"] / run["wall_s"] for run in runs]
+    of_local = [other["wall_s"] / run["wall_s"] for run, other in zip(runs, local, strict=False)]  # round by round
     cells = [
         f"{statistics.median(rates):,.0f}",
         f"{min(rates):,.0f} - {max(rates):,.0f}",
+        f"{statistics.median(of_local):.2f}" if of_local else "",
         f"{_median(runs, lambda run: run['samples'] / run['cpu_s']):,.0f}",
         f"{_median(runs, lambda run: run['cpu_s'] / (size / 2**30)):.2f}",
         f"{_median(runs, lambda run: run['first_batch_s']):.2f}",

@@ -26,6 +26,7 @@ _PANELS = {
     "first_private_mb": "private memory after the first batch, MB",
     "first_dirty_mb": "of it no page of a file, MB",
     "first_wall_s": "seconds until the first batch",
+    "first_cpu_s": "CPU seconds until the first batch",
 }
 
 
@@ -35,7 +36,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
     ours = iter(_OURS)
     others = iter(_PEERS)
     colours = {name: next(ours if name.startswith("fastio") else others) for name in names}
-    figure = Figure(figsize=(14.5, 5.4), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(18.5, 5.4), layout="constrained", facecolor="white")
     panels = figure.subplots(1, len(_PANELS))
     for axes, (key, title) in zip(panels, _PANELS.items(), strict=True):
         for number, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Grain: an ArrayRecord file, shuffled by MapDataset's index shuffle."""
+"""Grain: ArrayRecord files, shuffled by MapDataset's index shuffle."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ __all__ = ["batches", "opened", "pack", "rows"]
 
 
 def pack(folder: Path, count: int) -> None:
-    """A record a row, each of which can be read alone, as Grain's guide says."""
-    writer = ArrayRecordWriter(str(folder / "rows.array_record"), "group_size:1")
-    for block in blocks(count):
+    """
+    A record a row, each of which can be read alone, as Grain's guide says, in files of 100,000.
+
+    A read of one record takes CPU time for all of its file's: 2 ms in one of a million rows, with array_record 0.8.6.
+    """
+    for number, block in enumerate(blocks(count)):
+        writer = ArrayRecordWriter(str(folder / f"rows-{number:05d}.array_record"), "group_size:1")
         for row in block:
             writer.write(row.tobytes())
-    writer.close()
+        writer.close()
 
 
 def _row(record: bytes) -> Any:
@@ -30,7 +34,7 @@ def _row(record: bytes) -> Any:
 
 def opened(folder: Path) -> Any:
     """The source that reads any record."""
-    return grain.sources.ArrayRecordDataSource(str(folder / "rows.array_record"))
+    return grain.sources.ArrayRecordDataSource(sorted(map(str, folder.glob("*.array_record"))))
 
 
 def batches(dataset: Any) -> Iterator[Any]:
