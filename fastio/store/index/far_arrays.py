@@ -116,15 +116,16 @@ class FarArray:
         Begin to fetch what is not there of these blocks, and what comes with it: short gaps, all if these are many or
         if many look-ups have waited, and more and more of what follows for who asks for one after the other.
         """
-        missing = blocks & ~self._has
+        has = self._has.copy()  # other threads finish theirs meanwhile
+        missing = blocks & ~has
         if not missing.any():
             return []
-        self._read_on(missing)
+        self._read_on(missing, has)
         self._look_ups += 1
         is_worn = self._look_ups * _LOOK_UP_BYTES >= len(self.data)
         if is_worn or _WHOLE_SHARE * int(missing.sum()) >= len(missing):
-            missing = ~self._has
-        return [self._fetched(first, stop) for first, stop in _runs(np.flatnonzero(missing), self._has)]
+            missing = ~has
+        return [self._fetched(first, stop) for first, stop in _runs(np.flatnonzero(missing), has)]
 
     def finish(self, runs: list[Run]) -> int | None:
         """
@@ -170,12 +171,13 @@ class FarArray:
             os.close(descriptor)
         return is_shared and crc32(self.data[inner - self._pad : outer - self._pad]) == crc32(data)
 
-    def _read_on(self, missing: NDArray[np.bool_]) -> None:
+    def _read_on(self, missing: NDArray[np.bool_], has: NDArray[np.bool_]) -> None:
         """Add what follows to the blocks that are fetched, if they follow what was fetched before."""
         first, last = int(missing.argmax()), len(missing) - 1 - int(missing[::-1].argmax())
-        self._ahead = min(2 * self._ahead + 1, _MOST_AHEAD) if first == self._next else 0
-        self._next = last + 1 + self._ahead
-        missing[last + 1 : self._next] = ~self._has[last + 1 : self._next]
+        ahead = min(2 * self._ahead + 1, _MOST_AHEAD) if first == self._next else 0
+        following = slice(last + 1, last + 1 + ahead)
+        missing[following] = ~has[following]
+        self._next, self._ahead = following.stop, ahead
 
     def _fetched(self, first: int, stop: int) -> Run:
         pieces = np.arange(first * _BLOCK_PIECES, min(stop * _BLOCK_PIECES, len(self._sums)))

@@ -20,6 +20,7 @@ from fastio.store import open_store
 from fastio.store.files import KINDS, Read
 from fastio.store.files.mapped import Reserved
 from fastio.store.index import arrays, far_arrays, sealed
+from fastio.store.index.far_arrays import FarArray
 from fastio.store.index.store import SealedStore
 from fastio.store.index.verify import verify_store
 from tests.servers.fault_server import BROKEN, Fault
@@ -289,6 +290,22 @@ def test_threads_share_it(served: Served) -> None:
         found = threads.map(lambda chosen: store.spans("image", chosen).starts, asked)
         for chosen, starts in zip(asked, found, strict=True):
             assert np.array_equal(starts, plain.spans("image", chosen).starts)
+
+
+def test_all_comes_while_another_looks_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that has found blocks missing goes on with what it found, though another one has fetched them by then."""
+    path = packed(served.root)
+    read_on = FarArray._read_on
+    with open_store(f"{served.url}/out.h5") as store, open_store(path) as plain:
+        chosen = np.arange(COUNT)
+
+        def meanwhile(self: FarArray, *found: Any) -> None:
+            monkeypatch.setattr(FarArray, "_read_on", read_on)
+            store.spans("image", chosen)
+            read_on(self, *found)
+
+        monkeypatch.setattr(FarArray, "_read_on", meanwhile)
+        assert np.array_equal(store.spans("image", chosen).starts, plain.spans("image", chosen).starts)
 
 
 @pytest.mark.parametrize("seed", range(4))
