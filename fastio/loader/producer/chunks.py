@@ -178,10 +178,8 @@ class ChunkReader:
     Reads the values of these ``fields`` of a store, each chunk with one fetch, in threads of its own; of those that
     ``picks`` draw from, what an epoch draws with this ``seed``.
 
-    A chunk is fetched when the first batch of ``chunks_ahead`` chunks before it begins.
+    A chunk is fetched when the first batch of the one before it begins.
     """
-
-    chunks_ahead = 1
 
     def __init__(self, store: SampleStore, fields: Sequence[str], *, picks: Sequence[Pick] = (), seed: int = 0) -> None:
         self._picks, self._seed = picks, seed

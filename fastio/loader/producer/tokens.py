@@ -68,12 +68,13 @@ __all__ = [
 
 LOOKED_UP_BYTES = 4 << 20  # of stored ids, about: their samples are looked up together
 _LOOKED_UP = 1 << 17  # samples, at most about: of rows of a few ids, the first batch would wait for millions
-_LOOKED_UP_FIRST = 1 << 12  # of an index that is not in memory yet, each sample takes three reads of the disk
+_LOOKED_UP_FIRST = 1 << 10  # of an index that is not in memory yet, each sample takes three reads of the disk,
+_FIRST_BATCHES = 8  # but more batches than the loop asks for before it waits for one
 _MANY = 1 << 20  # of an epoch: there, two look-ups of a size give what is read ahead of the next one as much time
 _KEPT = 4  # free buffers: as many as the end of an epoch returns, because new memory costs more than filling it
 _IDLE = 2  # about this many, while batches are made
 _LOOKED_AT = 64  # batches whose size stands for the others,
-_LOOKED_AT_EACH = 16  # and their first samples for theirs
+_LOOKED_AT_EACH = 4  # and their first samples for theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +94,14 @@ class TokenProducer:
     """
     Looks up a few batches at a time; native code lays them out, lets threads fill their buffers, and returns views.
 
+    Batches are looked up when the first one of those before begins; behind the first look-up of an epoch, the last one.
+
     The buffer comes from a ring, or with ``pin_memory`` from torch's allocator of pinned memory, for the reason given
     in ``NativeProducer``.
     """
 
     reads_samples = False
     pool = None
-    chunks_ahead = 1  # a chunk is looked up when the first batch of the one before it begins
 
     def __init__(self, context: ProducerContext) -> None:
         assert context.collate is not None
@@ -167,15 +169,21 @@ class TokenProducer:
         cuts = [*self.chunk_starts(batches).tolist(), len(batches)]
         chunks = Upcoming(starmap(batches.part, pairwise(cuts)), self._look_ahead)
         coming: PerProcess[PendingRead] | None = self._coming(next(chunks), epoch, is_read=is_read)
+        is_first = True
         while coming is not None:
             located = coming.here().wait()
-            following = next(chunks, None)
-            coming = None if following is None else self._coming(following, epoch, is_read=is_read)
-            chunks.read()
             group = self._machinery.here().filler.batches(
                 located, verify=self._context.options.verify, repair=partial(self._repaired, located)
             )
-            yield from repeat(group, len(group))
+            early = len(group) - 1 if is_first else 0
+            if is_first:
+                chunks.read()  # meanwhile, so that the first batch waits for one look-up
+            yield from repeat(group, early)
+            is_first = False
+            following = next(chunks, None)
+            coming = None if following is None else self._coming(following, epoch, is_read=is_read)
+            chunks.read()
+            yield from repeat(group, len(group) - early)
 
     def _repaired(self, located: Located, number: int, status: NDArray[np.int32] | None) -> FinishedBatch:
         """Return a batch with bad samples, or one that another process had begun."""
@@ -196,7 +204,7 @@ class TokenProducer:
     def chunk_starts(self, batches: Batches) -> NDArray[np.int64]:
         """
         Return which batches are the first of those that are looked up together: by the tokens of some that are spread
-        over the epoch, but few batches at first, since the first one waits for two look-ups: one, where files are held.
+        over the epoch, but few batches at first, since the first one waits for all of these: one, where files are held.
         """
         dataset = self._context.dataset
         assert dataset.ids_reader is not None
@@ -206,8 +214,8 @@ class TokenProducer:
         stored_bytes = int((of_batches * sizes).sum())
         in_bytes = LOOKED_UP_BYTES * len(sizes) // (stored_bytes + 1)
         most = max(1, min(in_bytes, _LOOKED_UP * len(sizes) // (int(sizes.sum()) + 1)))
-        few = 0 if dataset.store.files.holds else _LOOKED_UP_FIRST
-        count, starts = min(max(1, few * len(batches) // batches.count), most), [0]
+        few = 1 if dataset.store.files.holds else max(_FIRST_BATCHES, _LOOKED_UP_FIRST * len(batches) // batches.count)
+        count, starts = min(few, most), [0]
         while starts[-1] + count < len(batches):
             starts.append(starts[-1] + count)
             if len(starts) % 2 or batches.count <= _MANY:

@@ -60,12 +60,39 @@ def test_the_first_batch_looks_up_few(path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("fastio.loader.producer.tokens._LOOKED_UP", COUNT // 4)
     monkeypatch.setattr("fastio.loader.producer.tokens._LOOKED_UP_FIRST", 1)
+    monkeypatch.setattr("fastio.loader.producer.tokens._FIRST_BATCHES", 1)
     monkeypatch.setattr(dataset.store, "spans", counted)
     assert all(map(same, batches_of(dataset), expected))
     looked_up = [count for count in looked_up if count]
     assert looked_up[0] == len(expected[0]["labels"])
     assert looked_up[0] < max(looked_up) < COUNT // 2
     assert sum(looked_up) == COUNT
+
+
+def test_the_first_batch_waits_for_one_look_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one, of an index that may lie on a slow disk, is begun when the loop has its first batches."""
+    dataset = FastDataset(path)
+    looked_up: list[int] = []
+    spans = dataset.store.spans
+
+    def counted(field: str, indices: np.ndarray[Any, Any], *, checksums: bool = True) -> Any:
+        if checksums:
+            looked_up.append(len(indices))
+        return spans(field, indices, checksums=checksums)
+
+    monkeypatch.setattr("fastio.loader.producer.tokens._LOOKED_UP_FIRST", 1)
+    with FastLoader(dataset, 2, shuffle="full") as loader:
+        expected = list(loader)
+    monkeypatch.setattr(dataset.store, "spans", counted)
+    with FastLoader(dataset, 2, shuffle="full") as loader:
+        batches = iter(loader)
+        found = [next(batches)]
+        assert looked_up == [2 * 8]
+        found += batches
+    assert len(looked_up) > 2
+    assert sum(looked_up) == COUNT
+    assert len(found) == len(expected)
+    assert all(map(same, found, expected))
 
 
 def shards_of(folder: Path, samples: Any) -> Any:
