@@ -48,13 +48,12 @@ __all__ = [
     "RowPart",
     "View",
     "pinned_memory",
+    "without_sides",
 ]
 
 
 _TENSORS = "iufb"  # kinds of dtypes that native code makes tensors of
 _MOST_AXES = 7  # of a row
-_SIDES = np.array([True, True, False])  # of a shape: height and width, not channels
-
 _LOOKED_AT = 4  # pictures of the first chunk of batches, for the tip on start points
 _MOST_SHARE = 0.8  # of a picture, in the median: more is no crop
 
@@ -128,7 +127,7 @@ class RowField:
             other = (stored[:, :2] != leader[:, :2]).any(axis=1)
             if other.any():
                 misfits = other
-                shapes = stored = np.where(misfits[:, None] & _SIDES, 0, stored)
+                shapes = stored = without_sides(stored, misfits)
         while fused is not None:
             try:
                 planned = self.plan(batches.ids, stored, sizes, epoch=epoch, boxes=boxes)
@@ -139,8 +138,8 @@ class RowField:
             except RefusedPicturesError as exc:  # plan the others
                 reasons |= dict.fromkeys(np.flatnonzero(exc.refused).tolist(), exc.reason)
                 misfits = exc.refused if misfits is None else misfits | exc.refused
-                stored = np.where(exc.refused[:, None] & _SIDES, 0, stored)
-                sizes = None if sizes is None else np.where(exc.refused[:, None] & _SIDES, 0, sizes)
+                stored = without_sides(stored, exc.refused)
+                sizes = None if sizes is None else without_sides(sizes, exc.refused)
                 continue
             except SchemaError:
                 shapes = np.zeros_like(stored)
@@ -655,6 +654,11 @@ def _mask_geometry(planned: Planned) -> Geometry:
     fill = planned.mask_fill.to_bytes(2, "little")
     sizes = np.ascontiguousarray(planned.stored[:, :2], np.int32)
     return Geometry(planned.rows, fill=fill, sizes=sizes, colours=planned.moves)
+
+
+def without_sides(shapes: NDArray[np.int64], which: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return shapes ``(n, 3)``, but 0x0 for some: those of pictures with bad headers, whose channels may be known."""
+    return np.where(which[:, None] & [True, True, False], 0, shapes)
 
 
 def _with_channels(shapes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ import importlib
 import io
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,13 +26,14 @@ from fastio.loader.device.nested import map_tensors
 from fastio.loader.forks import PerProcess
 from fastio.loader.output import Output
 from fastio.loader.producer.chunks import CheckedSamples
-from fastio.loader.producer.decoding import PillowFinish
+from fastio.loader.producer.decoding import PillowFinish, without_sides
 from fastio.loader.producer.pillow_threads import PillowCount, PillowThreads
 from fastio.loader.producer.producer import FinishedBatch, ProducerContext, collate_labels
 from fastio.loader.ranges import DECODE, named_range
 from fastio.samplers.batches import Batches
 from fastio.transforms.batch.geometry import grey, run_plans, to_device
 from fastio.transforms.batch.program import grouped, run_program
+from fastio.transforms.canvas import RefusedPicturesError
 from fastio.transforms.fused import PicturePass, Planned
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, Placement, Stage
@@ -69,11 +70,12 @@ class _DeviceSamples:
 
     indices: NDArray[np.int64]
     spans: Spans
-    stored: NDArray[np.int64]  # (n, 3), by the index or the header
+    stored: NDArray[np.int64]  # (n, 3), by the index or the header; 0x0 of those that a transform refuses
     planned: Planned | None
     shape: Shape  # shape of a row (height, width, channels)
     unread: NDArray[np.int32] | None
     epoch: int
+    reasons: Mapping[int, str]  # why a transform refuses a picture, by position
 
 
 @dataclass(slots=True)
@@ -185,7 +187,7 @@ class DeviceDecodeProducer:
         spans, unread = files.fetch(asked, is_near=True).wait()
         del near  # it may hold what was read until then
         stored = reader.shapes(indices, spans)
-        planned = None if self._fused is None else self._fused.plan(ids, stored, epoch=epoch)
+        stored, planned, reasons = self._planned(ids, stored, epoch=epoch)
         height, width, channels = reader.common_shape(indices, stored if planned is None else planned.shapes)
         is_good = stored[:, :2].all(axis=1)
         if unread is not None:
@@ -197,10 +199,23 @@ class DeviceDecodeProducer:
         chosen = [place for place in np.flatnonzero(is_good).tolist() if is_for_gpu(spans.view(place))]
         for_device = np.array(chosen, np.int64)
         shape = (height, width, channels)
-        samples = _DeviceSamples(indices, spans, stored, planned, shape, unread, epoch)
+        samples = _DeviceSamples(indices, spans, stored, planned, shape, unread, epoch, reasons)
         prepared = _Prepared(samples, for_device)
         self._decode_on_cpu(prepared, np.setdiff1d(np.arange(len(indices)), for_device))
         return prepared
+
+    def _planned(
+        self, ids: NDArray[np.int64], stored: NDArray[np.int64], *, epoch: int
+    ) -> tuple[NDArray[np.int64], Planned | None, dict[int, str]]:
+        """Plan pictures of these shapes. Those that a transform refuses are 0x0 from here on; why, by position."""
+        reasons: dict[int, str] = {}
+        while self._fused is not None:
+            try:
+                return stored, self._fused.plan(ids, stored, epoch=epoch), reasons
+            except RefusedPicturesError as exc:  # plan the others
+                reasons |= dict.fromkeys(np.flatnonzero(exc.refused).tolist(), exc.reason)
+                stored = without_sides(stored, exc.refused)
+        return stored, None, reasons
 
     def _decode_on_cpu(self, prepared: _Prepared, places: NDArray[np.int64]) -> None:
         """Decode these samples of the batch completely, into their rows."""
@@ -219,7 +234,13 @@ class DeviceDecodeProducer:
         if prepared.samples.unread is not None:
             unread = prepared.samples.unread[places]
             np.copyto(status, unread, where=unread != _native.OK)
+        reasons = prepared.samples.reasons
+        refused = np.isin(places, list(reasons)) & (status == _native.OK)
+        status[refused] = _native.BAD_SHAPE
         settled = threads.pillow.settle(reader.undecoded(indices, spans, rows, status, to_row=to_row)).result()
+        for position in settled.errors:
+            if places[position] in reasons and status[position] in (_native.BAD_SHAPE, _native.UNSUPPORTED):
+                settled.errors[position] = reader.error(indices, spans, position, reasons[places[position]])
         rows[list(settled.errors)] = 0
         prepared.bad |= {int(places[place]): error for place, error in settled.errors.items()}
         prepared.by_pillow += settled.kinds

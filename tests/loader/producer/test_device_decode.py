@@ -207,6 +207,29 @@ def test_a_bad_sample_is_skipped_or_black(on_error: Any, at: int, tmp_path: Path
         assert [at] == [error.index for error in loader.skipped]
 
 
+@pytest.mark.parametrize("on_error", ["skip", "zero", "raise"])
+def test_pictures_that_a_transform_refuses(on_error: Any, store: Path, gpu: FakeGpu) -> None:
+    """They are bad samples, as on the CPU, in the same words, whoever would have decoded them."""
+    options: dict[str, Any] = {"transforms": [RandomCrop(32)], "on_error": on_error}
+    got: list[tuple[list[Any], list[str]]] = []
+    for loader in (FastLoader(store, 7, **options), on_gpu(store, **options)):
+        batches = []
+        with loader:
+            try:
+                batches += loader
+            except SampleError as exc:
+                assert on_error == "raise"
+                got.append((batches, [str(exc)]))
+                continue
+            got.append((batches, [str(error) for error in loader.skipped]))
+    (plain, expected), (others, errors) = got
+    assert expected == errors
+    assert len(expected) == (1 if on_error == "raise" else len(range(0, COUNT, 5)))
+    for (images, labels), (pictures, own) in zip(plain, others, strict=True):
+        assert torch.equal(labels, own)
+        assert (images.int() - pictures.int()).abs().max() <= CLOSE
+
+
 def test_a_batch_of_bad_samples(tmp_path: Path, gpu: FakeGpu) -> None:
     """A batch without any good sample is left out with "skip"."""
     good = encode(photo(8, 8, 0), "JPEG")

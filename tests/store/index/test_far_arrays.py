@@ -293,7 +293,7 @@ def test_threads_share_it(served: Served) -> None:
 
 
 def test_all_comes_while_another_looks_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that has found blocks missing goes on with what it found, though another one has fetched them by then."""
+    """A thread that has found blocks missing goes on with that, though another one has fetched them meanwhile."""
     path = packed(served.root)
     read_on = FarArray._read_on
     with open_store(f"{served.url}/out.h5") as store, open_store(path) as plain:
