@@ -57,10 +57,11 @@ class ShardFiles:
     def __init__(self, folder: StoreFolder, form: Format) -> None:
         self.folder, self.format = folder, form
         self._open: dict[str, tuple[Shard, SetMember]] = {}
+        self._most = most_open("map")
 
     def read(self, name: str) -> tuple[Shard, SetMember]:
         """Return the shard that has this name now, and how a set lists it."""
-        stays = name in self._open or len(self._open) < most_open("map") or not is_local(self.folder.path)
+        stays = name in self._open or len(self._open) < self._most or not is_local(self.folder.path)
         # Others are copied: whoever writes the arrays holds some of very many shards, and with them their mappings.
         opened = read_member(self.folder, name, self.format, "auto" if stays else "pread")
         if stays:
