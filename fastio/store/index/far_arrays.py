@@ -16,7 +16,6 @@ import ctypes
 import mmap
 import os
 from collections.abc import Iterator
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -48,11 +47,7 @@ class FarIndex:
     def __init__(self, source: ByteSource) -> None:
         self._source = source
         self.path = source.path
-
-    @cached_property
-    def files(self) -> StoreFiles:
-        """What fetches."""
-        return files_of([self._source])
+        self.files: StoreFiles = files_of([source])  # what fetches
 
     def count_in(self, files: StoreFiles) -> None:
         """Count requests among those of the samples' ``files``: the limits of an epoch are for both together."""
