@@ -277,7 +277,7 @@ def _weight(wanted: ByteRange) -> float:
 FEWEST = 16  # at the start
 MOST = 64
 _GAIN = 1.1  # a larger limit must be so many times faster to stay
-_ROUNDS = 64  # at a limit that proved best, before a larger one is tried again
+_ROUNDS = 4, 64  # at a limit that proved best, before a larger one is tried again: at first, and at most
 
 
 class InFlight:
@@ -285,14 +285,16 @@ class InFlight:
     The limit of requests in flight: 16 at first, at most 64.
 
     It is compared in rounds of twice as many answers as the limit. While a larger limit brings more bytes a second,
-    the next larger one is tried; otherwise the one before it comes back. Only times count in which requests waited
-    for the limit: a reader that asks for little proves nothing. Used by one thread.
+    the next larger one is tried; otherwise the one before it comes back, for a few rounds at first, since one round may
+    mislead, then for twice as many each time. Only times count in which requests waited for the limit: a reader that
+    asks for little proves nothing. Used by one thread.
     """
 
     def __init__(self) -> None:
         self.limit = FEWEST
         self._last: tuple[int, float] | None = None  # the limit before this one, and its bytes a second
         self._rest = 0  # rounds until a larger limit is tried
+        self._next_rest = _ROUNDS[0]
         self._restart()
 
     def arrived(self, size: int, now: float, *, is_full: bool) -> None:
@@ -312,7 +314,7 @@ class InFlight:
     def throttled(self) -> None:
         """Halve the limit: the server said that there are too many requests."""
         self.limit = max(1, self.limit // 2)
-        self._last, self._rest = None, _ROUNDS
+        self._last, self._rest = None, _ROUNDS[1]
         self._restart()
 
     def _judge(self, rate: float) -> None:
@@ -320,8 +322,11 @@ class InFlight:
             self._rest -= 1
             return
         if self._last is not None and rate < _GAIN * self._last[1]:
-            self.limit, self._last, self._rest = self._last[0], None, _ROUNDS
+            self.limit, self._last, self._rest = self._last[0], None, self._next_rest
+            self._next_rest = min(2 * self._next_rest, _ROUNDS[1])
         elif self.limit < MOST:
+            if self._last is not None:  # this one proved better
+                self._next_rest = _ROUNDS[0]
             self._last = self.limit, rate
             self.limit = min(MOST, 2 * self.limit)
 

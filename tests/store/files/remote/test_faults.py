@@ -305,13 +305,14 @@ def test_patience() -> None:
 
 
 def _settled(rate_of: Any, *, is_full: bool = True) -> int:
-    """Return the limit after many answers, from a server that gives ``rate_of(limit)`` bytes a second."""
-    in_flight, now = InFlight(), 0.0
+    """Return what the limit mostly is in the end, for a server that gives ``rate_of(limit)`` bytes a second."""
+    in_flight, now, limits = InFlight(), 0.0, list[int]()
     for _ in range(20_000):
         now += 1000 / rate_of(in_flight.limit)
         in_flight.arrived(1000, now, is_full=is_full)
         assert 1 <= in_flight.limit <= MOST
-    return in_flight.limit
+        limits.append(in_flight.limit)
+    return int(np.median(limits[10_000:]))
 
 
 def test_requests_in_flight() -> None:
@@ -323,6 +324,24 @@ def test_requests_in_flight() -> None:
     in_flight = InFlight()
     in_flight.throttled()
     assert in_flight.limit == FEWEST // 2
+
+
+def test_a_slow_beginning_is_not_for_long() -> None:
+    """Where more requests brought nothing at first, more are tried soon again, and ever more seldom."""
+    in_flight, now, limits = InFlight(), 0.0, list[int]()
+    for answers in range(1000):
+        now += 1 / (in_flight.limit if answers > 200 else 1)
+        in_flight.arrived(1000, now, is_full=True)
+    assert in_flight.limit == MOST
+    in_flight = InFlight()
+    for _ in range(100_000):
+        now += 1
+        in_flight.arrived(1000, now, is_full=True)
+        limits.append(in_flight.limit)
+    tried = np.diff(np.array(limits) > FEWEST, prepend=False).nonzero()[0][::2]
+    pauses = np.diff(tried)
+    assert (np.diff(pauses) >= 0).all()
+    assert 9 * pauses[0] < pauses[-1]
 
 
 def test_pauses() -> None:
