@@ -242,7 +242,8 @@ class BatchIteration:
         ledger = self._position.open_ledger(consumer, self._fields, left.count, batches)
         if self._held is not None:
             return self._held.with_windows(left), ledger
-        return self._reader.with_windows(left, is_held=order is not None and order.is_held), ledger
+        is_held = order is not None and order.is_held and not self._producer.reads_whole
+        return self._reader.with_windows(left, is_held=is_held), ledger
 
     def _submitted(self, left: Batches, epoch: int, held: HeldUnits) -> Iterator[Submitted]:
         """Begin the batches one after the other, while what they need is read ahead."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from threading import Event
 
@@ -15,7 +15,7 @@ from fastio import _native
 from fastio.dataset.fast_dataset import FastDataset
 from fastio.errors import FastioError
 from fastio.loader.options import PREFETCH_BATCHES, WorkOptions
-from fastio.loader.producer.chunks import ChunkReader
+from fastio.loader.producer.chunks import READ_ALONE, ChunkReader
 from fastio.loader.producer.producer import ProducerContext
 from fastio.loader.producer.read_ahead import HeldReader, WindowReader
 from fastio.loader.producer.registry import choose_collate
@@ -229,17 +229,30 @@ class ReadCounter:
                 return len(held.spans), int(held.nbytes.sum())
         elif is_first_held:
             batches = WindowReader(self._dataset).with_windows(batches, is_held=True)
-        return self._in_chunks(batches) if batches.windows is None else self._in_windows(batches, batches.windows)
+        if batches.windows is not None:
+            return self._in_windows(batches, batches.windows)
+        return self._in_chunks(batches, self._chunks.chunk_starts(batches).tolist())
 
     def _in_windows(self, batches: Batches, windows: Windows) -> tuple[int, int]:
+        """The first batches are read sample by sample, and the windows behind them."""
+        batches = replace(batches, windows=None)
+        cuts = [*self._chunks.chunk_starts(batches).tolist(), len(batches)]
+        alone = next((cut for cut in cuts if cut >= READ_ALONE), len(batches))
+        reads, nbytes = self._in_chunks(batches.part(0, alone), cuts[: cuts.index(alone)])
+        if len(batches) > READ_ALONE:
+            in_windows = self._of_windows(batches, windows)
+            reads, nbytes = reads + in_windows[0], nbytes + in_windows[1]
+        return reads, nbytes
+
+    def _of_windows(self, batches: Batches, windows: Windows) -> tuple[int, int]:
         mean = self._reader.mean_bytes(batches)
         _, groups = self._reader.asked_before(batches, windows, mean)
         spans, run_of = self._reader.extents(windows.part(0, int(groups[-1])), mean)
         groups = distinct(np.searchsorted(run_of, groups))  # of spans, without empty ones
         return _counted(spans, self._reader.job_cuts(spans, groups))
 
-    def _in_chunks(self, batches: Batches) -> tuple[int, int]:
-        first = self._chunks.chunk_starts(batches)
+    def _in_chunks(self, batches: Batches, starts: Sequence[int]) -> tuple[int, int]:
+        first = np.array(starts, np.int64)
         store, count = self._dataset.store, len(self._fields)
         spans = joined_spans([extents(store, name, batches.indices) for name in self._fields])
         if count > 1:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, pairwise, starmap
+from itertools import islice, pairwise
 from typing import Generic, Self, TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from fastio.transforms.pick import Pick
 from fastio.types.spans import Spans, distinct, firsts_of
 
 __all__ = [
+    "READ_ALONE",
     "CheckedSamples",
     "ChunkElements",
     "ChunkReader",
@@ -32,15 +33,27 @@ __all__ = [
     "Proof",
     "SampleChunk",
     "Upcoming",
+    "chunk_parts",
     "look_ahead",
 ]
 
 
 _MOST_FILES = 4096  # that a chunk takes samples from: all of them are open at once
 _SAMPLE_BYTES = 64  # counted for a sample of which nothing but columns is asked for
+READ_ALONE = 8  # batches, the first of an epoch: they wait for their own samples, and windows are read behind them
 _INDEX_AHEAD = 2  # chunks: the second one has the time of the first, also where each is twice as long as the last
 
 Chunk = TypeVar("Chunk")
+
+
+def chunk_parts(batches: Batches, cuts: Sequence[int], *, holds: bool) -> Iterator[tuple[Batches, bool]]:
+    """
+    Yield the batches of each chunk, and whether somebody else has their samples read, by windows. Files that hold what
+    was read (``holds``) give the first ones no other way.
+    """
+    has_windows, batches = batches.windows is not None, replace(batches, windows=None)
+    for start, stop in pairwise(cuts):
+        yield batches.part(start, stop), has_windows and (holds or start >= READ_ALONE)
 
 
 class Upcoming(Generic[Chunk]):
@@ -145,10 +158,14 @@ class SampleChunk:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The samples of a chunk, with the elements that come of their lists; not looked up yet."""
+    """
+    The samples of a chunk, with the elements that come of their lists; not looked up yet. ``is_read``: somebody else
+    has them read ahead.
+    """
 
     batches: Batches
     lists: Mapping[str, ChunkElements]
+    is_read: bool
 
     def of(self, field: str) -> NDArray[np.int64]:
         """Return which values of a field: those of samples, or of lists."""
@@ -203,15 +220,14 @@ class ChunkReader:
         """Yield the chunks of an epoch, while the next one is read ahead."""
         if len(batches) == 0:
             return
-        is_read = batches.windows is not None  # the loader has read whole windows at once
-        batches = replace(batches, windows=None)
         cuts = [*self.chunk_starts(batches).tolist(), len(batches)]
-        parts = starmap(batches.part, pairwise(cuts))
-        upcoming = Upcoming((_Wanted(part, self._lists(part, epoch)) for part in parts), self._look_ahead)
-        ahead: _Ahead | None = self._begin(next(upcoming), is_read=is_read)
+        parts = chunk_parts(batches, cuts, holds=self._store.files.holds)
+        wanted = (_Wanted(part, self._lists(part, epoch), is_read) for part, is_read in parts)
+        upcoming = Upcoming(wanted, self._look_ahead)
+        ahead: _Ahead | None = self._begin(next(upcoming))
         while ahead is not None:
             now, following = ahead, next(upcoming, None)
-            ahead = None if following is None else self._begin(following, is_read=is_read)
+            ahead = None if following is None else self._begin(following)
             upcoming.read()
             arrived = now.fetched.here().wait()
             values = {name: EncodedValues(*arrived[name]) for name in self._fields}
@@ -224,7 +240,7 @@ class ChunkReader:
 
         Where files are held, the first chunk is a batch: it waits for its own samples alone.
         """
-        some = batches.part(0, 4)
+        some = replace(batches, windows=None).part(0, 4)
         each = [value_spans(self._store, f, some.indices, checksums=False)[0] for f in self._fields]
         size_bytes = sum(int(spans.sizes.sum()) for spans in each)
         size_bytes = max(size_bytes, _SAMPLE_BYTES * len(some.indices))
@@ -257,9 +273,9 @@ class ChunkReader:
             spans[name] = store.spans(name, wanted.of(name))
         return spans
 
-    def _begin(self, wanted: _Wanted, *, is_read: bool) -> _Ahead:
-        """Begin to bring these samples into memory; ``is_read``: somebody else has them read ahead already."""
-        return _Ahead(wanted, PerProcess(partial(self._fetch, self._spans(wanted), is_near=is_read)))
+    def _begin(self, wanted: _Wanted) -> _Ahead:
+        """Begin to bring these samples into memory."""
+        return _Ahead(wanted, PerProcess(partial(self._fetch, self._spans(wanted), is_near=wanted.is_read)))
 
     def _fetch(self, spans: Mapping[str, Spans], *, is_near: bool) -> FetchedFields:
         disk = self._disk.here()

@@ -36,6 +36,7 @@ class DeviceCacheProducer:
     """
 
     reads_samples = False
+    reads_whole = False
     pool = None
 
     def __init__(self, context: ProducerContext) -> None:

@@ -100,6 +100,7 @@ class DeviceDecodeProducer:
     """
 
     reads_samples = False
+    reads_whole = False
     pool = None
 
     def __init__(self, context: ProducerContext) -> None:

@@ -79,6 +79,7 @@ class NativeProducer:
     """
 
     reads_samples = False
+    reads_whole = False
 
     def __init__(self, context: ProducerContext) -> None:
         self._context = context

@@ -50,6 +50,7 @@ class PlainProducer:
     """
 
     reads_samples = True
+    reads_whole = False
     pool = None
 
     def __init__(self, context: ProducerContext) -> None:

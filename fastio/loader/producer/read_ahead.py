@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastio import _native
 from fastio.dataset.fast_dataset import FastDataset
+from fastio.loader.producer.chunks import READ_ALONE
 from fastio.loader.producer.producer import Submitted
 from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
@@ -48,7 +49,8 @@ class WindowReader:
     Reads ahead for one loader, in a thread of its own, through the page cache.
 
     Batches with ``windows`` need a few samples each from many places: read one by one, these would be random reads. A
-    window is read whole when its first sample comes near.
+    window is read whole when its first sample comes near, but for the first batches, which are read sample by sample:
+    otherwise the first one would wait for all windows that an order begins with.
     """
 
     def __init__(self, dataset: FastDataset, indices: NDArray[np.int64] | None = None) -> None:
@@ -82,7 +84,10 @@ class WindowReader:
         return replace(batches, windows=Windows(firsts, stops, at_once, last, self._members))
 
     def run(self, batches: Batches, submitted: Iterator[Submitted]) -> Iterator[Submitted]:
-        """Yield from ``submitted``, the producer of these batches; before each one, what comes after it is read."""
+        """
+        Yield from ``submitted``, the producer of these batches; before each one, what comes after it is read. The first
+        ones, which it has read itself, come before all of that.
+        """
         if batches.windows is None or len(batches) == 0 or not self._fields:
             return submitted
         return self._run(batches, batches.windows, submitted)
@@ -92,11 +97,13 @@ class WindowReader:
         jobs: deque[Prefetch] = deque()
         mean = self.mean_bytes(batches)
         asked, cuts = self.asked_before(batches, windows, mean)
-        coming = dict(zip(asked.tolist(), pairwise(cuts.tolist()), strict=True))
+        coming: dict[int, list[tuple[int, int]]] = {}
+        for number, part in zip(np.maximum(asked, READ_ALONE).tolist(), pairwise(cuts.tolist()), strict=True):
+            coming.setdefault(number, []).append(part)
         try:
             for number in range(len(batches)):
-                if number in coming:
-                    jobs.extend(self._ask(windows.part(*coming[number]), mean, pool))
+                for part in coming.get(number, ()):
+                    jobs.extend(self._ask(windows.part(*part), mean, pool))
                     while jobs and (jobs[0].done or len(jobs) > _MOST_JOBS):
                         jobs.popleft()  # if too many wait, the samples of the first ones have come by now
                 yield next(submitted)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise, repeat, starmap
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -36,13 +37,13 @@ from fastio.lazy import torch
 from fastio.loader.forks import PerProcess
 from fastio.loader.output import Output
 from fastio.loader.producer.batch_part import BatchPart, collate_lengths
-from fastio.loader.producer.chunks import CheckedSamples, Upcoming, look_ahead
+from fastio.loader.producer.chunks import READ_ALONE, CheckedSamples, Upcoming, chunk_parts, look_ahead
 from fastio.loader.producer.producer import FinishedBatch, ProducerContext, collate_labels, tensor_labels
 from fastio.machine import available_memory
 from fastio.samplers.batches import Batches
-from fastio.store.files import Prefetch
+from fastio.store.files import Prefetch, StoreFiles
 from fastio.store.files.fetch import FetchedFields, fetch_together, joined_spans
-from fastio.store.protocol import stretches
+from fastio.store.protocol import SampleStore, stretches
 from fastio.types.metrics import PictureCounts
 from fastio.types.placement import IN_THE_INDEX, NATIVE, Placement, Stage, called
 from fastio.types.runs import mask_of_runs
@@ -69,7 +70,7 @@ __all__ = [
 LOOKED_UP_BYTES = 4 << 20  # of stored ids, about: their samples are looked up together
 _LOOKED_UP = 1 << 17  # samples, at most about: of rows of a few ids, the first batch would wait for millions
 _LOOKED_UP_FIRST = 1 << 10  # of an index that is not in memory yet, each sample takes three reads of the disk,
-_FIRST_BATCHES = 8  # but more batches than the loop asks for before it waits for one
+_FIRST_BATCHES = READ_ALONE  # but more batches than the loop asks for before it waits for one
 _MANY = 1 << 20  # of an epoch: there, two look-ups of a size give what is read ahead of the next one as much time
 _KEPT = 4  # free buffers: as many as the end of an epoch returns, because new memory costs more than filling it
 _IDLE = 2  # about this many, while batches are made
@@ -101,6 +102,7 @@ class TokenProducer:
     """
 
     reads_samples = False
+    reads_whole = True
     pool = None
 
     def __init__(self, context: ProducerContext) -> None:
@@ -164,11 +166,9 @@ class TokenProducer:
         """Begin a few batches when those before have begun, while the next ones are read."""
         if len(batches) == 0:
             return
-        is_read = batches.windows is not None  # the loader has read whole windows at once
-        batches = replace(batches, windows=None)
         cuts = [*self.chunk_starts(batches).tolist(), len(batches)]
-        chunks = Upcoming(starmap(batches.part, pairwise(cuts)), self._look_ahead)
-        coming: PerProcess[PendingRead] | None = self._coming(next(chunks), epoch, is_read=is_read)
+        chunks = Upcoming(chunk_parts(batches, cuts, holds=self._context.dataset.store.files.holds), self._look_ahead)
+        coming: PerProcess[PendingRead] | None = self._coming(next(chunks), epoch)
         is_first = True
         while coming is not None:
             located = coming.here().wait()
@@ -181,7 +181,7 @@ class TokenProducer:
             yield from repeat(group, early)
             is_first = False
             following = next(chunks, None)
-            coming = None if following is None else self._coming(following, epoch, is_read=is_read)
+            coming = None if following is None else self._coming(following, epoch)
             chunks.read()
             yield from repeat(group, len(group) - early)
 
@@ -189,12 +189,13 @@ class TokenProducer:
         """Return a batch with bad samples, or one that another process had begun."""
         return self._machinery.here().filler.repaired(located, number, status)
 
-    def _coming(self, batches: Batches, epoch: int, *, is_read: bool) -> PerProcess[PendingRead]:
+    def _coming(self, chunk: tuple[Batches, bool], epoch: int) -> PerProcess[PendingRead]:
+        batches, is_read = chunk
         return PerProcess(partial(self._look_up, batches, epoch, is_read=is_read))
 
-    def _look_ahead(self, batches: Batches) -> list[Prefetch]:
+    def _look_ahead(self, chunk: tuple[Batches, bool]) -> list[Prefetch]:
         """Begin to read what a look-up of these samples needs of the index."""
-        return self._machinery.here().source.look_ahead(batches)
+        return self._machinery.here().source.look_ahead(chunk[0])
 
     def _look_up(self, batches: Batches, epoch: int, *, is_read: bool) -> PendingRead:
         """Begin to read these samples."""
@@ -208,7 +209,7 @@ class TokenProducer:
         """
         dataset = self._context.dataset
         assert dataset.ids_reader is not None
-        samples, counts, sizes = _spread(batches)
+        samples, counts, sizes = _spread(replace(batches, windows=None))
         spans = dataset.store.spans(dataset.ids_reader.field.name, samples, checksums=False)
         of_batches = np.add.reduceat(spans.sizes, np.cumsum(counts) - counts) / counts
         stored_bytes = int((of_batches * sizes).sum())
@@ -476,6 +477,7 @@ def _some_labels(context: ProducerContext, labels: NDArray[Any], start: int, sto
 
 # Bytes requested from the kernel per call when a whole store is read ahead.
 _READ_AHEAD_BYTES = 64 << 20
+_MOST_PARTS = 2  # of those, on their way at once
 _MOST_SPREAD = 2  # times the bytes of values, with what lies between them
 
 
@@ -554,8 +556,9 @@ class TokenSource:
     Looks up the samples of batches, and reads them in threads of its own.
 
     Samples lie anywhere in the file, because batches have similar lengths. For a mapped store, the kernel is asked to
-    read all of it at the start, or if that is more than half of the available memory, the samples of each look-up:
-    page faults would wait for each of them.
+    read all of it, or if that is more than half of the available memory, the samples of each look-up: page faults would
+    wait for each of them. Of a large store the first look-up has the disk for itself, and the whole comes behind it,
+    part by part; until all is asked for, so are the samples of each look-up.
 
     ``checksums``: samples come with those to compare them with, now or as they arrive from an object store. ``split``
     says which parts of samples come, if not whole ones.
@@ -571,30 +574,15 @@ class TokenSource:
         self._pool = _native.ThreadPool(self._store.files.threads)
         self._index_pool = _native.ThreadPool(1)  # not behind all that the other one has to read
         self._staging = _native.BufferRing(3)  # being read, being widened, with the loop (if samples are bad)
-        self._jobs: list[Prefetch] = []
-        self._is_whole = self._store.files.in_place and self._read_whole()
+        self._whole = _whole_of(self._store, names) if self._store.files.in_place else None
+        self._has_looked_up = False
+        if self._whole is not None and self._whole.is_small:
+            self._whole.read_on()
 
-    def _read_whole(self) -> bool:
-        store, read_ahead = self._store, self._store.files.read_ahead
-        if isinstance(store, WindowStore):
-            whole = store.whole_spans(most=_READ_AHEAD_BYTES)
-            nbytes = int(whole.sizes.sum())
-            parts = (whole.part(at, at + 1) for at in range(len(whole)))
-        else:
-            nbytes = sum(store.total_bytes(name) for name in self._names)
-            step = max(1, len(store) * _READ_AHEAD_BYTES // max(1, nbytes))
-            parts = (
-                part
-                for name in self._names
-                for at in range(0, len(store), step)
-                for part in stretches(
-                    store, name, at, min(at + step, len(store)), most=_MOST_SPREAD * _READ_AHEAD_BYTES
-                )
-            )
-        if nbytes > available_memory() // 2:
-            return False
-        self._jobs = [read_ahead(spans, pool=self._pool) for spans in parts]
-        return True
+    @property
+    def is_whole(self) -> bool:
+        """Whether the kernel reads all of the store."""
+        return self._whole is not None
 
     @property
     def buffer_bytes(self) -> int:
@@ -612,8 +600,11 @@ class TokenSource:
             wanted = dict.fromkeys(self._names, windows.spans)
         else:
             wanted = {name: self._store.spans(name, batches.indices, checksums=self._checksums) for name in self._names}
-        is_near = self._is_whole or is_read
+        is_near = is_read or (self._whole is not None and self._whole.is_read)
         fetched = fetch_together(self._store.files, wanted, pool=self._pool, ring=self._staging, is_near=is_near)
+        if self._whole is not None and self._has_looked_up:
+            self._whole.read_on()
+        self._has_looked_up = True
         parts = None if batches.parts is None else self._parts(batches.parts, wanted[self._names[0]])
         return PendingRead(batches, fetched, self._names, windows, parts)
 
@@ -632,10 +623,66 @@ class TokenSource:
 
     def close(self) -> None:
         """Stop the threads; what was not yet requested from the kernel is dropped."""
+        if self._whole is not None:
+            self._whole.close()
+        self._pool.close()
+        self._index_pool.close()
+
+
+class _WholeStore:
+    """
+    A mapped store that the kernel is asked to read from first to last, in these ``parts``: one or two on their way
+    whenever somebody calls ``read_on``, of ``nbytes`` in all.
+    """
+
+    def __init__(self, files: StoreFiles, parts: Iterator[Spans], nbytes: int) -> None:
+        self.is_small = nbytes <= _READ_AHEAD_BYTES
+        self.is_read = False
+        self._files, self._left = files, parts
+        self._pool = _native.ThreadPool(1)  # which waits for the disk
+        self._jobs: list[Prefetch] = []
+        self._reading = threading.Lock()  # two threads may use two iterators of a loader
+
+    def read_on(self) -> None:
+        """Begin to read more; of a small store, all."""
+        if self.is_read or not self._reading.acquire(blocking=False):
+            return
+        try:
+            self._jobs = [job for job in self._jobs if not job.done]
+            while self.is_small or len(self._jobs) < _MOST_PARTS:
+                part = next(self._left, None)
+                if part is None:
+                    self.is_read = self.is_small or not self._jobs
+                    break
+                self._jobs.append(self._files.read_ahead(part, pool=self._pool))
+        finally:
+            self._reading.release()
+
+    def close(self) -> None:
+        """Join the thread; what was not yet requested from the kernel is dropped."""
         for job in self._jobs:
             job.cancel()
         self._pool.close()
-        self._index_pool.close()
+
+
+def _whole_of(store: SampleStore, names: Sequence[str]) -> _WholeStore | None:
+    """Return all samples of a store; None if memory may not hold them."""
+    parts: Iterator[Spans]
+    if isinstance(store, WindowStore):
+        whole = store.whole_spans(most=_READ_AHEAD_BYTES)
+        nbytes = int(whole.sizes.sum())
+        parts = (whole.part(at, at + 1) for at in range(len(whole)))
+    else:
+        nbytes = sum(store.total_bytes(name) for name in names)
+        step = max(1, len(store) * _READ_AHEAD_BYTES // max(1, nbytes))
+        most = _MOST_SPREAD * _READ_AHEAD_BYTES
+        parts = (
+            part
+            for name in names
+            for at in range(0, len(store), step)
+            for part in stretches(store, name, at, min(at + step, len(store)), most=most)
+        )
+    return None if nbytes > available_memory() // 2 else _WholeStore(store.files, parts, nbytes)
 
 
 # A field of token ids beside others: widened by one job, into padded rows or one sample after the other.

@@ -117,6 +117,7 @@ class InPlaceFiles:
         """Nothing is held but mappings, which end with the last array over them."""
 
 
+_ADVISED_S = 0.1  # thousands of small values may each take a read of the disk, which advice has done at once
 _FILES_AHEAD = 256  # in one job, of which dozens may wait
 
 
@@ -192,8 +193,10 @@ class _InPlace:
         self._advice = advice
 
     def wait(self) -> tuple[Spans, None]:
-        """The spans, at once. Advice still to be given is dropped: from now on they are looked at."""
-        self._advice = None
+        """The spans. Advice that cannot be given in a moment is dropped: from now on they are looked at."""
+        if self._advice is not None:
+            self._advice.wait(_ADVISED_S)
+            self._advice = None
         return self._spans, None
 
 

@@ -30,6 +30,7 @@ class LengthProducer:
     """Of each value of bytes its length, in a thread; empty values are bad."""
 
     reads_samples = False
+    reads_whole = False
     pool = None
     threads = 1
     buffer_bytes = 0

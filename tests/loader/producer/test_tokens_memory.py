@@ -72,5 +72,5 @@ def test_reading_ahead_goes_by_what_the_process_may_take(
     monkeypatch.setattr(token_source, "available_memory", lambda: free)
     source = token_source.TokenSource(FastDataset(path), ("tokens",), checksums=True)
 
-    assert is_whole == source._is_whole
+    assert is_whole == source.is_whole
     source.close()
