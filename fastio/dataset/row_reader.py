@@ -174,9 +174,11 @@ class RowReader:
         """
         Return the common shape of a batch's rows. Raises UnequalSizesError that names two samples if shapes differ.
 
-        Samples with a bad header take the shape of the others: decoding reports what is wrong with them.
+        Samples with a bad header, or that a transform refuses, take the shape of the others: decoding reports what is
+        wrong with them.
         """
-        known = np.flatnonzero(shapes[:, :2].all(axis=1)) if self._shapes is not None else np.arange(len(shapes))
+        may_lack = self._shapes is not None or self.is_picture  # raw ones lack a size where a transform refuses them
+        known = np.flatnonzero(shapes[:, :2].all(axis=1)) if may_lack else np.arange(len(shapes))
         if len(known) == 0:
             return (1, 1, *(int(channels) or 3 for channels in shapes[0, 2:]))
         first = shapes[known[0]]

@@ -499,6 +499,26 @@ def test_a_picture_that_a_transform_refuses_is_a_bad_sample(stores: dict[str, Pa
     assert f"{len(good)} of {COUNT} samples, {len(bad)} skipped" in str(receipt)
 
 
+@pytest.mark.parametrize("on_error", ["skip", "zero", "raise"])
+@pytest.mark.parametrize("kind", ["raw h5", "planar lmdb"])
+def test_raw_pictures_that_a_transform_refuses_are_bad_samples(
+    stores: dict[str, Path], kind: str, on_error: Any
+) -> None:
+    """As encoded ones; all of them are refused, since all have one size."""
+    reason = r"\[0\] .*RandomCrop\(.*: the picture, with padding, is smaller than the crop: pass pad_if_needed"
+    with FastLoader(stores[kind], 4, transforms=[RandomCrop(200)], on_error=on_error) as loader:
+        if on_error == "raise":
+            with pytest.raises(SampleError, match=reason):
+                list(loader)
+            return
+        batches = list(loader)
+
+    assert list(range(COUNT)) == [error.index for error in loader.skipped]
+    assert re.search(reason, str(loader.skipped[0]))
+    assert (0 if on_error == "skip" else COUNT) == sum(len(labels) for _, labels in batches)
+    assert not any(images.any() for images, _ in batches)
+
+
 def test_a_picture_too_small_comes_at_its_batch(stores: dict[str, Path]) -> None:
     """Batches before the picture that a transform refuses are still good."""
     with FastLoader(stores["PNG tar"], 2, transforms=[RandomCrop(32)]) as loader:
