@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -301,7 +302,8 @@ def usage(error: click.UsageError, below: str = "fastio") -> click.ClickExceptio
     command = below if error.ctx is None else error.ctx.command_path
     if near := getattr(error, "possibilities", None):  # the best first
         return _Usage(f"{error.message.rstrip('.')}: did you mean '{near[0]}'? See '{command} --help'")
-    return _Usage(f"{error.format_message().rstrip('.')}; see '{command} --help'")
+    message = re.sub(r":\n\t|,\n\t", lambda gap: f"{gap[0][0]} ", error.format_message())  # click's list of choices
+    return _Usage(f"{message.rstrip('.')}; see '{command} --help'")
 
 
 def _sentence(error: FastioError) -> str:

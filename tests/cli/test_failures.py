@@ -108,6 +108,10 @@ def test_a_loader_without_batches_is_an_error(script: Path) -> None:
         ("--nope", "error: No such option:? '?--nope'?; see 'fastio --help'\n"),  # as this version of click words it
         ("pack a b.lmdb --document", "error: Option '--document' requires an argument; see 'fastio pack --help'\n"),
         ("bench nothing", "error: No such command 'nothing'; see 'fastio bench --help'\n"),
+        (
+            "bench train",
+            r"error: Missing option '--model'. Choose from: cifar10cnn, \w+, \w+; see 'fastio bench train --help'\n",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_one_line(line: str, said: str) -> None:
