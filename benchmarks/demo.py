@@ -48,7 +48,7 @@ def main(folder: Path, count: int, step_ms: float) -> None:
     rows += [_read(name, folder / f"pictures.{suffix}", labels, step_ms) for name, suffix in FORMATS.items()]
     Console().print(_table(rows))
     trained = [row for row in rows if row["name"] in TRAINED]
-    click.echo(f"under a mock training of {step_ms:g} ms a batch: {verdict_sentence(trained)}")
+    click.echo(f"{verdict_sentence(trained)} (a mock training of {step_ms:g} ms a batch)")
     lmdb = folder / "pictures.lmdb"
     click.echo(f"next: fastio info {_short(lmdb)}, and likewise ls, show, verify, unpack")
     page = folder / "report.html"

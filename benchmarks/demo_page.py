@@ -134,11 +134,11 @@ def _reading(rows: Sequence[Mapping[str, Any]]) -> Sequence[Part]:
         "Each is read once, by a process of its own, and its rate includes the start of the loader. The three stores "
         "are read by the same code: which of them is ahead in a single run is mostly chance."
     )
-    caption = f"One epoch of {counted(rows[0]['samples'], 'picture')}, decoded into batches:"
+    caption = f"One epoch of {counted(rows[0]['samples'], 'picture')}, decoded into batches"
     return [
         Prose(text),
         Bars(caption, bars),
-        Table(titles, table, (1, 2, 3), "Rate divided by that of files, megabytes on disk, files opened:"),
+        Table(titles, table, (1, 2, 3), "Rate divided by that of files, megabytes on disk, files opened"),
     ]
 
 
@@ -162,7 +162,7 @@ def _training(trained: Sequence[Mapping[str, Any]]) -> Sequence[Part]:
     )
     parts: list[Part] = [
         Prose(text),
-        Bars("Samples per second:", bars, ReferenceLine("what training could use", could_use, rate(could_use))),
+        Bars("Samples per second", bars, ReferenceLine("what training could use", could_use, rate(could_use))),
     ]
     for row, plot in zip(trained, plots, strict=True):
         if plot is not None:

@@ -51,6 +51,7 @@ def test_the_page_has_what_was_measured() -> None:
         ("samples checked", "120"),
         ("problems found", "0"),
     ] == list(page.figures)
+    assert "Samples per second; the dashed line is what training could use: " in html
     for text in ("500 samples/s", "5,000 samples/s", "4,000 samples/s", "3,000 samples/s", "1,000 samples/s"):
         assert text in html
     assert (2, 2) == (html.count('data-chart="bars"'), html.count('data-chart="plot"'))
