@@ -154,6 +154,11 @@ def open_data(name: str, options: DataOptions) -> Data:
         every = (*loading, "in_place", "unpacked", "beside", *_OF_STREAMS)
         refuse_options(name, "because a function builds its own loader", options, every)
         return _function(name)
+    if name.endswith(".py") and not Path(name).is_dir():
+        raise FastioError(
+            f"{name}: is a script: name its function that returns a loader, or a loader and step(batch) as a pair, "
+            f"behind a colon, such as {name}:loader_and_step"
+        )
     is_file_of_ids = not Path(name).is_dir() and find_token_files(name) is not None
     if options.window is not None or options.dtype is not None or is_file_of_ids:
         without = ("crop", "augment", "fields", "in_place", "workers", "unpacked", "beside")

@@ -150,6 +150,7 @@ def test_a_function(script: str) -> None:
         (".py:nix", "no function 'nix'"),
         ("_nowhere:f", "no module"),
         ("_nowhere.py:f", "no such script"),
+        (".py", r"is a script: name its function .*, such as .*\.py:loader_and_step"),
     ],
 )
 def test_a_function_that_is_none(script: str, name: str, message: str) -> None:
