@@ -20,7 +20,7 @@ from fastio.store import open_store
 from fastio.types.units import size
 from tests.commands import result_of, run
 from tests.conftest import SUFFIXES
-from tests.converters.trees import class_folders, files_below, flat, foreign_tar, pickled
+from tests.converters.trees import class_folders, files_below, flat, foreign_tar, pickled, picture
 
 COMMANDS = ("pack", "info", "ls", "show", "unpack", "verify", "bench")
 
@@ -152,6 +152,20 @@ def test_info(folder):
     assert "lmdb.open(path" in text
     assert 7 == json.loads(run("info", folder / "s.lmdb", "--json"))["samples"]
     assert "simd" in run("info", "--build")
+
+
+@pytest.mark.parametrize(("more", "words"), [(0, "1 sample per class"), (2, "1 to 3 samples per class")])
+def test_info_of_many_classes(tmp_path, more, words):
+    """The least and the greatest number of samples, or the one that all classes have."""
+    keys = [f"class {number:02d}/0.png" for number in range(21)] + [
+        f"class 07/{number}.png" for number in (1, 2)[:more]
+    ]
+    for number, key in enumerate(keys):
+        (tmp_path / "photos" / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / key).write_bytes(picture(number))
+    run("pack", tmp_path / "photos", tmp_path / "a.lmdb")
+
+    assert words in run("info", tmp_path / "a.lmdb").splitlines()
 
 
 def test_ls(folder):

@@ -291,8 +291,10 @@ def _classes(classes: list[dict[str, Any]]) -> list[Part]:
         bars = [Bar(_class(row), row["samples"], number(row["samples"]), "training") for row in classes]
         return [Bars("Samples of each class", bars, tabled=True), Table(titles, rows, (0, 2))]
     counts = sorted(row["samples"] for row in classes)
-    spread = f"{number(counts[0])} to {number(counts[-1])} samples per class"
-    return [Prose(spread), Table(titles, rows, (0, 2), "All classes", folded=True, shown=_CLASSES_SHOWN)]
+    spread = counted(counts[0], "sample")
+    if counts[0] < counts[-1]:
+        spread = f"{number(counts[0])} to {counted(counts[-1], 'sample')}"
+    return [Prose(f"{spread} per class"), Table(titles, rows, (0, 2), "All classes", folded=True, shown=_CLASSES_SHOWN)]
 
 
 def _labels(labels: Mapping[str, Any]) -> Table:
