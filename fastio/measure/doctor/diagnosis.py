@@ -116,10 +116,13 @@ def mixed_precision(facts: Facts) -> Advice | None:
     cores = (
         "" if trace.tensor_core_share is None else f"; {trace.tensor_core_share:.0%} of kernel time is on Tensor cores"
     )
+    precision = "parameters and arithmetic are float32"
+    if model is None:  # figures of a file
+        precision = f"if {precision}, which the figures do not tell"
     on_cpu = " (a CPU needs AVX-512 BF16 or AMX for it)" if device == "cpu" else ""
     return Advice(
         "mixed precision",
-        f"parameters and arithmetic are float32{cores}{on_cpu}",
+        f"{precision}{cores}{on_cpu}",
         f'with torch.autocast("{device}", dtype=torch.bfloat16):\n    loss = criterion(model(images), labels)',
     )
 

@@ -342,6 +342,20 @@ def test_synchronising_each_step() -> None:
     assert said.steps[0].gain == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (MODEL, "parameters and arithmetic are float32"),
+        (None, "if parameters and arithmetic are float32, which the figures do not tell"),
+    ],
+)
+def test_precision_is_claimed_where_it_is_known(model: ModelFacts | None, words: str) -> None:
+    """A file of rates says nothing of the model."""
+    said = diagnose(Facts(step=by_step(10, 0.01), model=model))
+
+    assert words == next(step.reason for step in said.steps if step.title == "mixed precision")
+
+
 def test_launching_too_slowly() -> None:
     """CUDA graphs and larger batches; mixed precision would make it worse."""
     trace = TraceFacts(loading=0.0, device=0.2, cpu=0.95, sync=0.02, kernels_per_step=900, kernel_s=2e-6)
