@@ -242,8 +242,8 @@ def _check_whole(
     words = [name + (" (damaged)" if name in damaged else "") for name in missing[:_NAMED]]
     more = ", ..." if len(missing) > _NAMED else ""
     raise StoreIncomplete(
-        f"{target.path}: {len(shards):,} of {counted(total, 'shard')} are whole; missing: {', '.join(words)}{more}: "
-        "wait for the parts that pack them, or pack them with --resume"
+        f"{target.path}: {len(shards):,} of {counted(total, 'shard')} {'is' if len(shards) == 1 else 'are'} whole; "
+        f"missing: {', '.join(words)}{more}: wait for the parts that pack them, or pack them with --resume"
     )
 
 

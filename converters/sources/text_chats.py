@@ -117,7 +117,8 @@ class ChatTable(TextTable):
             if path[0] not in row:
                 if part in OPTIONAL_PARTS:
                     continue
-                return f"has no field {where!r}, only {listed(list(row)) or 'none'}: --chat names another"
+                there = f"only {listed(list(row))}" if row else "as it is empty"
+                return f"has no field {where!r}, {there}: --chat names another"
             try:
                 values[part] = where, value_in(row, path)
             except NamedTwiceError as exc:

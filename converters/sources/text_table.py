@@ -456,7 +456,8 @@ def _text(row: Mapping[str, Any], path: Sequence[str], where: str, *, has_bytes:
     """
     if path[0] not in row:
         names = ", ".join(repr(name) for name in list(row)[:_SHOWN])
-        return f"has no field {where!r}, only {names or 'none'}: name another with --text-column"
+        there = f"only {names}" if names else "as it is empty"
+        return f"has no field {where!r}, {there}: name another with --text-column"
     try:
         value = row[path[0]] if len(path) == 1 else value_in(row, path)
     except NamedTwiceError as exc:

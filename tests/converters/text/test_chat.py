@@ -258,6 +258,7 @@ BAD: dict[str, tuple[Mapping[str, Any] | str, str]] = {
     "cut off": ('{"messages": [{"role": "user"', "is not JSON: Expecting ',' delimiter"),
     "a list": ("[1]", "is a list, expected an object with fields"),
     "another column": ({"text": "x"}, "has no field 'messages', only 'text': --chat names another"),
+    "no column": ({}, "has no field 'messages', as it is empty: --chat names another"),
     "null": ({"messages": None}, "has null in the field 'messages', expected a list of turns"),
     "a string": ({"messages": "Hi"}, "has text that is no JSON in the field 'messages', expected a list of turns"),
     "no turns": ({"messages": []}, "has no turns in the field 'messages', expected at least one"),
