@@ -25,6 +25,7 @@ from fastio.loader.fast_loader import FastLoader
 from fastio.measure.loop.data import is_picture_folder, picture_files
 from fastio.store import SampleBatch, create_store, open_store
 from fastio.store.files.remote_options import DEFAULT, Remote
+from fastio.store.jump_tables import begin_jump_tables
 from fastio.store.protocol import read_values
 from fastio.transforms import CenterCrop, Compose, Resize
 from fastio.types.schema import IMAGE, Field, Schema
@@ -158,9 +159,9 @@ def _opencv_pictures(pictures: Sequence[bytes], crop: int | None) -> Iterator[Pi
 
 
 def _stored(pictures: Sequence[bytes], path: Path) -> Path:
-    """Put the pictures into a store, because fastio reads nothing else."""
+    """Put the pictures into a store, because fastio reads nothing else; with start points, as ``pack`` does."""
     sizes = np.array([len(picture) for picture in pictures], np.int64)
-    spans = Spans.joined(np.frombuffer(b"".join(pictures), np.uint8), sizes)
+    spans, _ = begin_jump_tables(Spans.joined(np.frombuffer(b"".join(pictures), np.uint8), sizes))()
     keys = [f"{number:08d}" for number in range(len(pictures))]
     with create_store(path, Schema((Field("image", IMAGE, "|u1", (None, None, None)),))) as writer:
         writer.append(SampleBatch(keys, {"image": spans}, {}, {}))

@@ -51,6 +51,14 @@ def test_a_crop_has_a_fast_mode() -> None:
     assert rates["fastio, fast"].mean_difference >= rates["fastio, exact"].mean_difference
 
 
+def test_photos_have_start_points(caplog: pytest.LogCaptureFixture) -> None:
+    """As pack gives them: so nobody is told to add them to a store that goes away."""
+    photo = encode(pictures(1, (400, 500))[0], "JPEG")
+    compare_decoders([photo] * 3, crop=32, rounds=1, seconds=0)
+
+    assert [] == caplog.messages
+
+
 def test_differences_are_counted() -> None:
     """Mean, 99th percentile and maximum of all values, from a planted difference."""
     zeros = np.zeros((10, 10, 3), np.uint8)
