@@ -88,9 +88,9 @@ class Recipe:
         bare = next((function for function in transforms[count:stop] if not isinstance(function, PerBatch)), None)
         if stop < len(ours) and bare is not None:
             raise TypeError(
-                f"{transforms[stop]!r} behind {bare!r}: a function without a name for what it gets is for batches, and "
-                "comes last: write PerSample(function), which gets one picture, or PerBatch(function), which gets the "
-                "batch; these stand anywhere"
+                f"{transforms[stop]!r} behind {bare!r}: a bare function gets batches, and comes last: write "
+                "PerSample(function), which gets one picture, or PerBatch(function), which gets the batch: these may "
+                "stand anywhere"
             )
         mixing = [transform for transform in transforms if mixes_of(transform)]
         if len(mixing) > 1:
@@ -187,7 +187,10 @@ class Recipe:
                 if labels.ndim == 1 and is_host and len(labels):
                     least, most = int(labels.min()), int(labels.max())
                     if least < 0 or most >= mix.num_classes:
-                        raise SchemaError(f"{mix}: the batch has labels from {least} to {most}")
+                        raise SchemaError(
+                            f"{mix}: the batch has labels from {least} to {most}, expected 0 to {mix.num_classes - 1}: "
+                            "pass the number of all classes"
+                        )
 
     def run(self, parts: Sequence[torch.Tensor], drawn: Sequence[Parameters]) -> list[torch.Tensor]:
         """

@@ -176,7 +176,7 @@ def test_repeats_are_not_mixed_with_themselves(tmp_path: Path, options: dict[str
 
 def test_labels_that_do_not_fit() -> None:
     """A class that is none, labels that are missing and classes that are not counted are said."""
-    with pytest.raises(SchemaError, match="labels from 0 to 3"):
+    with pytest.raises(SchemaError, match=r"labels from 0 to 3, expected 0 to 2: pass the number of all classes"):
         run(MixUp(num_classes=3), pictures())
     with pytest.raises(SchemaError, match="pass num_classes"):
         run(CutMix(), pictures())
