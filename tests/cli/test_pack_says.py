@@ -24,7 +24,7 @@ def said(*args: Any, code: int = 1) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("name", ["gone", "gone.jsonl", "gone.txt.gz", "gone.csv", "gone.npz", "gone/a"])
+@pytest.mark.parametrize("name", ["gone", "gone.jsonl", "gone.txt.gz", "gone.csv", "gone.npz", "gone.idx", "gone/a"])
 @pytest.mark.parametrize("options", [(), ("--split", "train"), ("--tokenizer", "bytes")])
 def test_a_source_that_is_not_there(tmp_path: Path, name: str, options: tuple[str, ...]) -> None:
     """One line that says so, without all kinds of sources."""

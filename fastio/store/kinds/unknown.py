@@ -150,6 +150,8 @@ def unknown(path: str, kinds: Sequence[Kind]) -> SourceError:
     """Return the error for what is of none of these kinds: what was seen, and which kinds are nearest to it."""
     if not Path(path).is_dir():
         found = kind_of(path)
+        if not Path(path).exists():
+            return SourceError(f"{path}: {found}")
         if found != "a file":
             return SourceError(f"{path}: is of no kind that fastio packs: found {found}")
         near = _near_file(path, kinds)
