@@ -238,7 +238,7 @@ class ChunkReader:
         Return the first batch of each chunk, by the size of samples, and of very many files by how many files have
         them: those of the first batches stand for all.
 
-        Where files are held, the first chunk is a batch: it waits for its own samples alone.
+        The first chunk has few batches, since the first one waits for all of these: one, where files are held.
         """
         some = replace(batches, windows=None).part(0, 4)
         each = [value_spans(self._store, f, some.indices, checksums=False)[0] for f in self._fields]
@@ -248,9 +248,8 @@ class ChunkReader:
         if len(self._store.shard_paths) > _MOST_FILES:
             files = max(len(distinct(spans.shard)) for spans in each)
             step = min(step, max(1, _MOST_FILES * len(some) // max(1, files)))
-        if self._store.files.holds:
-            return np.append(0, np.arange(1, len(batches), step, dtype=np.int64))[: len(batches)]
-        return np.arange(0, len(batches), step, dtype=np.int64)
+        few = 1 if self._store.files.holds else min(step, READ_ALONE)
+        return np.append(0, np.arange(few, len(batches), step, dtype=np.int64))[: len(batches)]
 
     def _lists(self, batches: Batches, epoch: int) -> dict[str, ChunkElements]:
         """Return the elements of all fields of lists, of those that are picked from the picked ones."""
