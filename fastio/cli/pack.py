@@ -204,7 +204,7 @@ def pack(  # noqa: PLR0913 - an option each
         elif report.documents is not None and is_streamed(source):
             lines = _text_summary(report, report.documents, overhead, source.encoder.sequences)
         else:
-            lines = [*_summary(report, overhead, samples=count), *_shard_lines(report)]
+            lines = [*_summary(report, overhead), *_shard_lines(report)]
         for line in (*lines, epoch, *map(printable, done), *better):
             click.echo(line)
 
@@ -391,15 +391,16 @@ def _labels(source: Source) -> str:
     return f"labels are {label.shape[0]} numbers a sample, kept as {'int64' if label.dtype == '<i8' else 'float32'}"
 
 
-def _summary(report: PackReport, overhead: str, *, samples: int) -> list[str]:
+def _summary(report: PackReport, overhead: str) -> list[str]:
     new = report.packed - report.kept_samples
     source_bytes = report.source_bytes * new / report.packed
     rate = f"{per_second(new / report.seconds)} samples/s, {size(source_bytes / report.seconds)}/s"
     shards = f" in {report.shards} shards" if report.shards > 1 else ""
     before, after = (number(total / report.packed) for total in (report.source_bytes, report.payload_bytes))
-    problems = counted(len(report.skipped), "problem")
-    skipped = f" and skipped {problems} (listed above and in the store)" if report.skipped else ""
-    packed = f"packed {number(new)} of {counted(samples, 'sample')}{skipped} in {report.seconds:.2f} s ({rate})"
+    rest = f", {number(len(report.skipped))} skipped (listed above and in the store)" if report.skipped else ""
+    rest += f", {number(len(report.left_out))} left out" if report.left_out else ""
+    found = f"{number(report.found)} found" if rest else counted(report.found, "sample")
+    packed = f"packed {number(new)} of {found}{rest} in {report.seconds:.2f} s ({rate})"
     if report.kept_shards:
         packed += f"; {number(report.kept_samples)} were there, in {counted(report.kept_shards, 'whole shard')}"
     files = f"{size(report.source_disk_bytes)} on disk, {counted(report.files_opened, 'file')} opened"

@@ -102,7 +102,7 @@ def test_skipped_samples_are_all_listed(tmp_path):
         (tmp_path / "pngs" / f"{long}{i:02d}.npy").touch()
     output = run("pack", tmp_path / "pngs", tmp_path / "s.lmdb", "--on-error", "skip")
 
-    assert "packed 40 of 40 samples and skipped 30 problems" in output
+    assert "packed 40 of 70 found, 30 skipped (listed above" in output
     joined = "".join(line.split(" ")[0] for line in output.splitlines())
     assert all(f"{i:02d}.npy" in joined for i in range(30))
 

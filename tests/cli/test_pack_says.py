@@ -110,16 +110,17 @@ def test_help_begins_with_what_most_people_use() -> None:
     assert titles == re.findall(r"^([A-Z][^:\n]*):$", text[2], re.MULTILINE)
 
 
-def test_the_last_line_counts_as_the_first(tmp_path: Path) -> None:
-    """Samples are those that the first line announced; an empty class folder is neither a sample nor a problem."""
+def test_the_last_line_counts_all_that_was_found(tmp_path: Path) -> None:
+    """Found is packed, skipped and left out together, whether a problem is seen by the scan or while reading."""
     source = tmp_path / "classes"
     (source / "empty").mkdir(parents=True)
     flat(source / "cat", 3)
     (source / "cat" / "bad.png").write_bytes(b"no picture")
+    (source / "cat" / "empty.png").touch()
     output = said("pack", source, tmp_path / "s.lmdb", "--on-error", "skip", code=0)
 
     assert "4 samples, " in output
-    assert "packed 3 of 4 samples and skipped 1 problem (listed above" in output
+    assert "packed 3 of 6 found, 2 skipped (listed above and in the store), 1 left out in " in output
     assert "left out: empty/ (is a class folder without an image, and stays a class)" in output
 
 

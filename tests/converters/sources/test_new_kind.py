@@ -64,7 +64,7 @@ def test_problems(tmp_path: Path) -> None:
     assert "a.book/page 3.png: is cut off" in run("pack", book, tmp_path / "b.lmdb", code=1)
     said = result_of("pack", book, tmp_path / "b.lmdb", "--on-error", "skip").stdout
 
-    assert "packed 2 of 3 samples and skipped 2 problems" in said
+    assert "packed 2 of 4 found, 2 skipped (listed above" in said
     assert [("page 0.png", 0), ("page 2.png", 2)] == [
         (key, label) for key, _, label in read_all(open_source(tmp_path / "b.lmdb"), 100, 1)
     ]
