@@ -59,6 +59,7 @@ class ObstoreClient:
         self._options = options
         self._opened_at = 0.0
         self._is_refused = False  # for a reason that may be set right in the environment of this process
+        self._has_ranges = False  # known by an answer
         self._open()
 
     def _open(self) -> None:
@@ -92,6 +93,7 @@ class ObstoreClient:
             with self._translating(key):
                 meta = answer_of(self._awaited("head_async", key))
             if meta["size"] != 0:
+                self._check_ranges(key)
                 raise
             return Answer(b"", 0, 0, _version(meta))
 
@@ -101,7 +103,36 @@ class ObstoreClient:
             result = await self._obstore.get_async(self._store, key, options=options)
             latency_s = time.monotonic() - began
             data = await result.bytes_async()
+        self._has_ranges = True
         return Answer(data, result.range[0], result.meta["size"], _version(result.meta), latency_s)
+
+    def _check_ranges(self, key: str) -> None:
+        """
+        Raise StoreError if the server says that it has no ranges: another attempt would get the whole object, too.
+
+        obstore does not pass on Accept-Ranges, so the first byte is asked for without it; the rest is not read.
+        """
+        if self._has_ranges or not self._bucket.startswith(("http://", "https://")):
+            return
+        from http.client import HTTPException
+        from urllib.parse import quote
+        from urllib.request import Request, urlopen
+
+        url = f"{self._bucket}/{key}"
+        request = Request(f"{self._bucket}/{quote(key)}", headers={"Range": "bytes=0-0"})  # noqa: S310 - HTTP
+        given = client_config(self._bucket, self._options).get("client_options", {}).get("default_headers", {})
+        for name, value in given.items():  # which may be a token: not for servers that the answer leads to
+            request.add_unredirected_header(name, value)
+        try:
+            with urlopen(request, timeout=self._timeout) as answer:  # noqa: S310 - HTTP
+                is_whole = answer.status == _WHOLE and answer.headers.get("Accept-Ranges", "").lower() != "bytes"
+        except (OSError, HTTPException, ValueError):
+            return  # the attempts say what is wrong
+        if is_whole:
+            raise StoreError(
+                f"{url}: the server has no ranges and sends the whole file where a part is asked for: use a server "
+                "with ranges, such as nginx, or copy the file first"
+            )
 
     async def _awaited(self, name: str, key: str) -> Any:
         """Await a function of obstore, which has to be called where the event loop runs."""
@@ -258,6 +289,7 @@ _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _OS_MESSAGE = re.compile(r'message: "([^"]*)"')
 _PREFIX = re.compile(r"Generic \w+ error: ")
 _RANGE = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")
+_WHOLE = 200
 _NO_RANGE = 416
 _PASSING = frozenset({408, 409, _NO_RANGE, 425, 429})  # and all from 500
 _BUSY = frozenset({429, 503, 509})

@@ -378,6 +378,37 @@ def test_the_end_of_an_object_is_checked(server: RangeServer) -> None:
         open_file(url, options=OPTIONS)
 
 
+@pytest.mark.parametrize("name", ["in.tar", "a b.tar"])
+def test_a_server_without_ranges_is_refused_at_once(server: RangeServer, name: str) -> None:
+    """It says so by its answer: the object is not asked for again and again."""
+    url = server.put(name, DATA)
+    server.put(name.replace(" ", "%20"), DATA)
+    server.always = whole
+    options = Remote(storage_options={"headers": {"X-Of": "a test"}}, download_retry=5)
+    with pytest.raises(StoreError, match=r"the server has no ranges and .* such as nginx, or copy the file") as caught:
+        open_file(url, options=options)
+    assert str(caught.value).startswith(f"{url}: ")
+    assert "\n" not in str(caught.value)
+    assert 2 == len(server.requests)
+
+
+def test_a_server_with_ranges_that_once_sends_the_whole_is_asked_again(server: RangeServer) -> None:
+    """By what it answers to another request, by Accept-Ranges, or because it sent a range before."""
+
+    def whole_of_ranges(response: Response) -> None:
+        whole(response)
+        response.headers["Accept-Ranges"] = "bytes"
+
+    url = server.put("one", DATA)
+    new = replace(OPTIONS, storage_options={"headers": {"X-Of": "another test"}})
+    server.faults.extend([whole, None, whole_of_ranges, whole_of_ranges])
+    assert DATA[-9:] == open_file(url, options=new).read(len(DATA) - 9, len(DATA)).tobytes()
+    assert 5 == len(server.requests)
+    server.faults.extend([whole, whole])
+    assert DATA[-9:] == open_file(url, options=new).read(len(DATA) - 9, len(DATA)).tobytes()
+    assert 8 == len(server.requests)
+
+
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_what_a_user_sees(server: RangeServer, png_stores: dict[str, Path], on_error: Any) -> None:
     """An error names shard, sample, key and reason; skipped samples are those alone whose range failed."""
