@@ -14,7 +14,7 @@ from fastio.converters.packing.options import Part
 from fastio.converters.packing.pipeline import encoders, threads
 from fastio.converters.packing.plan import StreamPlan
 from fastio.converters.packing.planned_set import PlannedSet
-from fastio.converters.packing.record import PackRecord, progress_bytes, stop_at
+from fastio.converters.packing.record import PackRecord, stop_at
 from fastio.converters.packing.shards import PlannedShard, Position, stream_metadata
 from fastio.converters.pictures.counts import LossyMasks
 from fastio.converters.sources.source import Chunk, StreamedSource, StreamPiece, is_streamed
@@ -154,7 +154,8 @@ class StreamShards:
         shard.record.add(chunk)
         shard.stop = share.stop
         if progress is not None:
-            progress(len(chunk.batch.keys), progress_bytes(chunk))
+            read_bytes = 0 if chunk.documents is None else chunk.documents.read_bytes  # counted with the first part
+            progress(len(chunk.batch.keys), read_bytes)
 
     def _finish(
         self, shard: _Open, destination: ShardDestination, closed: list[int], *, is_last: bool

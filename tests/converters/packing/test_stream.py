@@ -125,6 +125,15 @@ def test_shards_name_what_one_file_names(tmp_path: Path, parts: int | None) -> N
         assert one_file.metadata == shards.metadata
 
 
+def test_progress_ends_with_all(tmp_path: Path, source: Path) -> None:
+    """Bytes are those of the source's files, wherever shards end within what was read at once."""
+    done: list[tuple[int, int]] = []
+    report = packed(source, tmp_path / PATTERN, shard_bytes=2000, progress=lambda *each: done.append(each))
+
+    assert report.shards > 20
+    assert [report.samples, samples(source).size_bytes] == np.sum(done, axis=0).tolist()
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_missing_shards_are_made_again(tmp_path: Path, source: Path, whole: dict[str, bytes], seed: int) -> None:
     """Whichever shards are missing or damaged, ``resume`` makes them to the byte; others are not touched."""
