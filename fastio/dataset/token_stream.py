@@ -26,12 +26,12 @@ from fastio.dataset.window_store import (
     WindowStore,
     content_of,
 )
-from fastio.errors import SampleError, SchemaError
+from fastio.errors import SampleError, SchemaError, StoreError
 from fastio.lazy import torch
 from fastio.samplers.position import whole
 from fastio.store import open_store
 from fastio.store.files import Read
-from fastio.store.files.local import path_text
+from fastio.store.files.local import expanded, path_text
 from fastio.store.index.store import SealedStore
 from fastio.store.protocol import SampleStore
 from fastio.store.token_files import (
@@ -54,6 +54,7 @@ __all__ = ["TokenStream", "TokenWindows", "WindowReader", "runs_of_store"]
 _LATER_PIECE = re.compile(r"#[1-9][0-9]*\Z")
 _NONE: NDArray[np.int64] = np.empty(0, np.int64)
 _SCANNED = 1 << 24  # ids looked at together
+_STREAM = ("--tokenizer", "tokenizer.json", "--concat", "--eos")  # of fastio pack, for text
 _EXPECTED = "the path of a .bin, a .npy, Megatron's prefix, a folder of these or a store"
 
 
@@ -109,7 +110,7 @@ class TokenStream:
         elif Path(name).is_dir() and not any(Path(name).iterdir()):
             raise not_found(name)
         else:
-            self._store = open_store(name, read=read)
+            self._store = _store_at(name, read)
             self.runs = runs_of_store(self._store, dtype, vocab_size)
         if eos is not None and self.runs.documents is not None:
             raise ValueError(f"{name}: eos={eos}: it says itself where documents begin: leave eos= out")
@@ -268,6 +269,20 @@ def _runs_of_files(path: str, files: Sequence[TokenFile], vocab_size: int | None
     )
 
 
+def _store_at(path: str, read: Read) -> SealedStore:
+    """Open a store. Raises StoreError for what is not packed yet, with the command that packs it as a stream."""
+    try:
+        return open_store(path, read=read)
+    except StoreError as exc:
+        from fastio.store.kinds.recognise import pack_command
+
+        there = expanded(path)
+        message = str(exc).replace(pack_command(there), pack_command(there, *_STREAM))
+        if message == str(exc):
+            raise
+        raise type(exc)(message) from None
+
+
 def runs_of_store(store: SealedStore, dtype: Any, vocab_size: int | None) -> TokenRuns:
     """Return the samples of a store as one stream. Raises SchemaError for one without ids."""
     fields = [field for field in store.schema.payload if field.traits.is_tokens]
@@ -275,7 +290,7 @@ def runs_of_store(store: SealedStore, dtype: Any, vocab_size: int | None) -> Tok
         names = ", ".join(f"{field.name} ({type_of(field)})" for field in store.schema.payload)
         raise SchemaError(
             f"{store.path}: has no token ids, but {names}: FastDataset reads it; text becomes a stream by fastio pack "
-            "SRC OUT --tokenizer tokenizer.json --concat --eos"
+            f"SRC OUT {' '.join(_STREAM)}"
         )
     if len(fields) > 1:
         names = ", ".join(field.name for field in fields)

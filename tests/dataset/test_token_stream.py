@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 from fastio import FastDataset, SampleError, SchemaError, StoreCorrupt, StoreError, StoreNotFound, TokenStream, Writer
 from fastio.dataset.window_store import WindowRule
 from fastio.store.token_files import ID_DTYPES
+from tests.commands import run
 from tests.dataset.streams import CODES, KINDS, documents_of, stream_of, write_bin, write_documents, write_megatron
 
 LENGTHS = (5, 1, 30, 12, 64, 2, 17)
@@ -283,6 +284,23 @@ def test_what_is_no_stream_is_refused(tmp_path: Path) -> None:
             out.write({name: "x" if of == "text" else np.arange(3, dtype=np.uint16) for name, of in schema.items()})
         with pytest.raises(SchemaError, match=words):
             TokenStream(tmp_path / "c.h5")
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.jsonl", "texts"])
+def test_text_is_packed_as_a_stream(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command that a stream of text proposes makes a stream."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / name
+    if name == "texts":
+        path.mkdir()
+    (path / "a.txt" if name == "texts" else path).write_text('{"text": "one"}\n')
+    with pytest.raises(StoreError) as caught:
+        TokenStream(path)
+    stem = name.partition(".")[0]
+    command = f"fastio pack {path} {stem}.lmdb --tokenizer tokenizer.json --concat --eos"
+    assert str(caught.value).endswith(f"and not packed yet. Pack it: {command}")
+    run(*command.replace("tokenizer.json", "bytes").split()[1:])
+    assert len(TokenStream(f"{stem}.lmdb")) >= len("one")
 
 
 def test_windows_that_mean_nothing_are_refused(tmp_path: Path) -> None:
