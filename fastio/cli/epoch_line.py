@@ -9,7 +9,7 @@ from fastio.types.units import counted, duration, size
 if TYPE_CHECKING:
     from fastio.store import SampleStore
 
-__all__ = ["epoch_facts", "epoch_line"]
+__all__ = ["epoch_facts", "epoch_line", "shard_bytes"]
 
 
 def epoch_facts(store: SampleStore) -> dict[str, Any] | None:
@@ -35,8 +35,16 @@ def epoch_facts(store: SampleStore) -> dict[str, Any] | None:
     }
 
 
+def shard_bytes(store: SampleStore) -> int:
+    """Return the bytes of the files over which a rate is measured: all but the set object."""
+    from fastio.store.index.store import SealedStore
+
+    set_object = store.set_object if isinstance(store, SealedStore) else None
+    return store.size_bytes - (0 if set_object is None else set_object.file.size)
+
+
 def epoch_line(facts: dict[str, Any] | None, size_bytes: int) -> str:
-    """Return these facts of a store of ``size_bytes`` as one line; without facts, why there are none."""
+    """Return these facts as one line; without facts, why there are none of shards of ``size_bytes``."""
     if facts is not None and "requests" in facts:
         return (
             f"epoch:  {counted(facts['requests'], 'request')} for {size(facts['size_bytes'])}, of which at most "
@@ -55,7 +63,7 @@ def _why_not(size_bytes: int) -> str:
     from fastio.measure.machine.disk_kind import LEAST_BYTES
 
     if size_bytes < LEAST_BYTES:
-        return f"the store has {size(size_bytes)}, and its rate takes at least {size(LEAST_BYTES)} to measure"
+        return f"its samples lie in {size(size_bytes)}, and a rate takes at least {size(LEAST_BYTES)} to measure"
     return "its file system cannot be read past the page cache"
 
 

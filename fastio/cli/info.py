@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastio.cli.epoch_line import epoch_facts, epoch_line
+from fastio.cli.epoch_line import epoch_facts, epoch_line, shard_bytes
 from fastio.cli.group import Failed, Sections
 from fastio.cli.options import BESIDE_NAMES, REMOTE_NAMES, beside_options, remote_options
 from fastio.cli.result import html_option, print_page, wants_html, write_html
@@ -124,7 +124,7 @@ def info(  # noqa: PLR0913 - an option each
             described["where"] = {"expression": expression, "samples": count_matching(store, expression)}
         page = store_page(
             described,
-            epoch=epoch_line(described["epoch"], described["size_bytes"]),
+            epoch=epoch_line(described["epoch"], shard_bytes(store)),
             pictures=sample_pictures(store) if wants_html() else None,
         )
     write_html(lambda: page)

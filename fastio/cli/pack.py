@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fastio.cli.epoch_line import epoch_facts, epoch_line
+from fastio.cli.epoch_line import epoch_facts, epoch_line, shard_bytes
 from fastio.cli.group import Sections, noted
 from fastio.cli.options import REMOTE_NAMES, max_pixels_option, remote_options
 from fastio.cli.pack_options import (
@@ -193,7 +193,7 @@ def pack(  # noqa: PLR0913 - an option each
         if report.missing:
             return
         with open_store(out, remote=remote) as store:
-            epoch = epoch_line(epoch_facts(store), store.size_bytes)
+            epoch = epoch_line(epoch_facts(store), shard_bytes(store))
             done, better = [*list_lines(store), *packing_lines(store.metadata)], []
             if not is_streamed(source):
                 done = [*done, *jump_lines(store)]
