@@ -69,8 +69,9 @@ __all__ = [
 
 LOOKED_UP_BYTES = 4 << 20  # of stored ids, about: their samples are looked up together
 _LOOKED_UP = 1 << 17  # samples, at most about: of rows of a few ids, the first batch would wait for millions
-_LOOKED_UP_FIRST = 1 << 10  # of an index that is not in memory yet, each sample takes three reads of the disk,
-_FIRST_BATCHES = READ_ALONE  # but more batches than the loop asks for before it waits for one
+_LOOKED_UP_FIRST = 1 << 12
+_LOOKED_UP_FIRST_OF_MANY = 1 << 10  # whose index may not be in memory yet: each takes three reads of the disk then
+_FIRST_BATCHES = READ_ALONE  # at least: more than the loop asks for before it waits for one
 _MANY = 1 << 20  # of an epoch: there, two look-ups of a size give what is read ahead of the next one as much time
 _KEPT = 4  # free buffers: as many as the end of an epoch returns, because new memory costs more than filling it
 _IDLE = 2  # about this many, while batches are made
@@ -215,7 +216,8 @@ class TokenProducer:
         stored_bytes = int((of_batches * sizes).sum())
         in_bytes = LOOKED_UP_BYTES * len(sizes) // (stored_bytes + 1)
         most = max(1, min(in_bytes, _LOOKED_UP * len(sizes) // (int(sizes.sum()) + 1)))
-        few = 1 if dataset.store.files.holds else max(_FIRST_BATCHES, _LOOKED_UP_FIRST * len(batches) // batches.count)
+        first = _LOOKED_UP_FIRST if batches.count <= _MANY else _LOOKED_UP_FIRST_OF_MANY
+        few = 1 if dataset.store.files.holds else max(_FIRST_BATCHES, first * len(batches) // batches.count)
         count, starts = min(few, most), [0]
         while starts[-1] + count < len(batches):
             starts.append(starts[-1] + count)
