@@ -6,6 +6,7 @@ import math
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
@@ -32,7 +33,7 @@ from fastio.dataset.token_collate import (
 from fastio.dataset.token_reader import TokenReader
 from fastio.dataset.token_stream import WindowReader
 from fastio.dataset.window_store import Draw, LocatedWindows, Pieces, WindowStore
-from fastio.errors import SampleError
+from fastio.errors import SampleError, StoreError
 from fastio.lazy import torch
 from fastio.loader.forks import PerProcess
 from fastio.loader.output import Output
@@ -103,13 +104,13 @@ class TokenProducer:
     """
 
     reads_samples = False
-    reads_whole = True
     pool = None
 
     def __init__(self, context: ProducerContext) -> None:
         assert context.collate is not None
         self._context = context
         self._machinery = PerProcess(partial(_start, context))
+        self.reads_whole = context.dataset.store.files.in_place
 
     @staticmethod
     def accepts(context: ProducerContext) -> bool:
@@ -605,7 +606,8 @@ class TokenSource:
         is_near = is_read or (self._whole is not None and self._whole.is_read)
         fetched = fetch_together(self._store.files, wanted, pool=self._pool, ring=self._staging, is_near=is_near)
         if self._whole is not None and self._has_looked_up:
-            self._whole.read_on()
+            with suppress(StoreError):  # of a damaged index, which the look-up of these samples raises in its turn
+                self._whole.read_on()
         self._has_looked_up = True
         parts = None if batches.parts is None else self._parts(batches.parts, wanted[self._names[0]])
         return PendingRead(batches, fetched, self._names, windows, parts)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastio import FastDataset, FastLoader, LengthBucketSampler
+from fastio import FastDataset, FastLoader, LengthBucketSampler, _native
 from fastio.loader.producer import tokens
 from fastio.loader.producer import tokens as token_producer
 from fastio.loader.producer import tokens as token_source
+from fastio.types.spans import Spans
 from tests.loader.producer.test_tokens import write_tokens
 
 CHUNK = 1 << 14
@@ -74,3 +75,32 @@ def test_reading_ahead_goes_by_what_the_process_may_take(
 
     assert is_whole == source.is_whole
     source.close()
+
+
+@pytest.mark.parametrize("read", ["map", "pread"])
+def test_a_store_that_memory_holds_is_read_behind_the_first_batch(
+    path: Path, read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it, once: before the first batch, the kernel is asked for no more than samples of its look-up."""
+    name = "read_ahead" if read == "map" else "read_files_ahead"
+    real, asked = getattr(_native, name), list[tuple[int, int]]()
+
+    def read_ahead(spans: Spans, *rest: Any) -> Any:
+        asked.extend(zip(spans.starts.tolist(), (spans.starts + spans.sizes).tolist(), strict=True))
+        return real(spans, *rest)
+
+    monkeypatch.setattr(_native, name, read_ahead)
+    monkeypatch.setattr(token_source, "_READ_AHEAD_BYTES", CHUNK)
+    monkeypatch.setattr(token_source, "_LOOKED_UP_FIRST", 1)
+    monkeypatch.setattr(token_source, "LOOKED_UP_BYTES", CHUNK // 8)
+    dataset = FastDataset(path, read=read)
+    spans = dataset.store.spans("tokens", np.arange(len(dataset)))
+    with FastLoader(dataset, 8, shuffle=True) as loader:
+        batches = iter(loader)
+        next(batches)
+        assert sum(stop - start for start, stop in asked) < spans.sizes.sum() / 10
+        assert 1 + sum(1 for _ in batches) == len(dataset) // 8
+    covered = np.zeros(int((spans.starts + spans.sizes).max()), bool)
+    for start, stop in asked:
+        covered[start:stop] = True
+    assert all(covered[start : start + size].all() for start, size in zip(spans.starts, spans.sizes, strict=True))
