@@ -204,8 +204,10 @@ class ReadCounter:
     """
     Counts what ranks that read one dataset ask for.
 
-    Orders in lanes, and stores that memory holds, are read by windows (``WindowReader``); others in chunks of batches
-    (``ChunkReader``, or ``TokenProducer`` for token ids alone).
+    Orders in lanes, and stores that memory holds, are read by windows (``WindowReader``); others, and the first batches
+    of those, in chunks of batches (``ChunkReader``, or ``TokenProducer`` for token ids alone). That a mapped store of
+    token ids which memory holds is read by ``TokenProducer``, and its samples asked for until it is there, is counted
+    as windows.
     """
 
     def __init__(self, dataset: FastDataset) -> None:

@@ -170,7 +170,7 @@ class Producer(Protocol):
     """Makes batches of one dataset."""
 
     reads_samples: bool  # dataset[i] itself, so that a transform assigned after the loader was built counts
-    reads_whole: bool  # a store that memory holds, from first to last, so that the loader need not
+    reads_whole: bool  # by itself, from first to last, a store that memory holds: the loader need not
 
     @property
     def placement(self) -> Placement:

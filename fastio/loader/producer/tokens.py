@@ -583,11 +583,6 @@ class TokenSource:
             self._whole.read_on()
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the kernel reads all of the store."""
-        return self._whole is not None
-
-    @property
     def buffer_bytes(self) -> int:
         """The bytes of ids as stored."""
         return self._staging.allocated_bytes

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from fastio import FastDataset, FastLoader, LengthBucketSampler, _native
+from fastio.errors import StoreCorrupt
 from fastio.loader.producer import tokens
-from fastio.loader.producer import tokens as token_producer
-from fastio.loader.producer import tokens as token_source
 from fastio.types.spans import Spans
 from tests.loader.producer.test_tokens import write_tokens
 
@@ -33,7 +32,7 @@ def test_the_estimate_is_what_is_used(
 ) -> None:
     """Buffers take about what is estimated, however many batches are asked ahead."""
     monkeypatch.setattr(tokens, "JOB_BYTES", CHUNK)
-    monkeypatch.setattr(token_producer, "LOOKED_UP_BYTES", CHUNK)
+    monkeypatch.setattr(tokens, "LOOKED_UP_BYTES", CHUNK)
     dataset = FastDataset(path, read=read)
     sampler = LengthBucketSampler(dataset.lengths, batch_size=8) if is_bucketed else None
     options: dict[str, Any] = {"batch_sampler": sampler} if is_bucketed else {"batch_size": 8, "shuffle": "full"}
@@ -70,10 +69,10 @@ def test_reading_ahead_goes_by_what_the_process_may_take(
     path: Path, free: int, is_whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store is read ahead as a whole where half of the memory that cgroups leave holds it."""
-    monkeypatch.setattr(token_source, "available_memory", lambda: free)
-    source = token_source.TokenSource(FastDataset(path), ("tokens",), checksums=True)
+    monkeypatch.setattr(tokens, "available_memory", lambda: free)
+    source = tokens.TokenSource(FastDataset(path), ("tokens",), checksums=True)
 
-    assert is_whole == source.is_whole
+    assert is_whole == (source._whole is not None)
     source.close()
 
 
@@ -90,9 +89,9 @@ def test_a_store_that_memory_holds_is_read_behind_the_first_batch(
         return real(spans, *rest)
 
     monkeypatch.setattr(_native, name, read_ahead)
-    monkeypatch.setattr(token_source, "_READ_AHEAD_BYTES", CHUNK)
-    monkeypatch.setattr(token_source, "_LOOKED_UP_FIRST", 1)
-    monkeypatch.setattr(token_source, "LOOKED_UP_BYTES", CHUNK // 8)
+    monkeypatch.setattr(tokens, "_READ_AHEAD_BYTES", CHUNK)
+    monkeypatch.setattr(tokens, "_LOOKED_UP_FIRST", 1)
+    monkeypatch.setattr(tokens, "LOOKED_UP_BYTES", CHUNK // 8)
     dataset = FastDataset(path, read=read)
     spans = dataset.store.spans("tokens", np.arange(len(dataset)))
     with FastLoader(dataset, 8, shuffle=True) as loader:
@@ -104,3 +103,17 @@ def test_a_store_that_memory_holds_is_read_behind_the_first_batch(
     for start, stop in asked:
         covered[start:stop] = True
     assert all(covered[start : start + size].all() for start, size in zip(spans.starts, spans.sizes, strict=True))
+
+
+def test_damage_that_reading_a_whole_store_meets_ends_no_epoch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look-up of the samples that have it says so; here none has."""
+
+    def damaged(*_: Any, **__: Any) -> Any:
+        raise StoreCorrupt("of an index")
+        yield
+
+    monkeypatch.setattr(tokens, "stretches", damaged)
+    monkeypatch.setattr(tokens, "_READ_AHEAD_BYTES", CHUNK)
+    monkeypatch.setattr(tokens, "LOOKED_UP_BYTES", CHUNK // 8)
+    with FastLoader(path, 8, shuffle="full") as loader:
+        assert sum(1 for _ in loader) == 2000 // 8
